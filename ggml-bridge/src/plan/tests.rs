@@ -96,6 +96,23 @@ fn with_a_kernel_there_is_none() {
     Plan::build(&context, &graph).unwrap();
 }
 
+/// What ggml's CPU backend does not compute is claimed, and dispatched as anything else.
+#[rstest]
+#[case::sum("ADD", &[DataType::I8; 3])]
+#[case::difference("SUB", &[DataType::I32; 3])]
+#[case::product("MUL", &[DataType::I16; 3])]
+#[case::magnitude("ABS", &[DataType::I8; 2])]
+#[case::negation("NEG", &[DataType::I32; 2])]
+#[case::matrices("MUL_MAT", &[DataType::I32, DataType::I16, DataType::I16])]
+#[case::matrices_of_a_graph("MUL_MAT", &[DataType::F32, DataType::I8, DataType::I8])]
+fn whole_numbers_are_dispatched(#[case] op: &'static str, #[case] types: &[DataType]) {
+    let context = context(JitPolicy::Eager, true, true, false);
+    let view = |id: usize| view(&context, id, types[id], [64, 64, 1, 1]);
+    let node = GraphNode::new(op, OpParams::default(), view(0), (1..types.len()).map(|id| Some(view(id))).collect());
+    assert!(context.supports(&node.node()));
+    assert_eq!(commands(&context, vec![node]), (1, 0));
+}
+
 #[test]
 fn what_belongs_on_the_host_may_run_there() {
     let required = context(JitPolicy::Off, false, true, true);

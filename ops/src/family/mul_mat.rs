@@ -120,7 +120,7 @@ impl Layouts {
             let columns = product::columns(&self.right, right, offsets);
             let columns: Vec<&[i16]> = columns.chunks_exact(length).collect();
             return self.deal_out(output, |task| {
-                let (tensor, bytes, count) = (&self.weights, self.from_first_row(task, weights), task.rows);
+                let (tensor, bytes, count) = (&self.weights, self.task_weights(task, weights), task.rows);
                 WholeRows { tensor, bytes, count }.multiply(
                     &columns[task.columns.clone()],
                     self.out.dtype,
@@ -132,7 +132,7 @@ impl Layouts {
         let mut scratch = Vec::new();
         let columns = columns(&self.right, right, offsets, &mut scratch);
         self.deal_out(output, |task| {
-            let (tensor, bytes, count) = (&self.weights, self.from_first_row(task, weights), task.rows);
+            let (tensor, bytes, count) = (&self.weights, self.task_weights(task, weights), task.rows);
             let rows = WeightRows { kernel: NAME, tensor, bytes, count };
             rows.multiply(&columns[task.columns.clone()], &mut task.out)
         })
@@ -154,7 +154,7 @@ impl Layouts {
     }
 
     /// The weights from the first row of a task on.
-    fn from_first_row<'w>(&self, task: &Task, weights: &'w [u8]) -> &'w [u8] {
+    fn task_weights<'w>(&self, task: &Task, weights: &'w [u8]) -> &'w [u8] {
         &weights[Row([task.first_row, task.matrix[0], task.matrix[1]]).offset(&self.weights)..]
     }
 
