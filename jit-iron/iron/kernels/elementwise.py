@@ -1,0 +1,199 @@
+"""Kernels that compute each element of the result from the elements of the sources at the same place.
+
+One core in every column; the sources and the result pass in tiles (see tiling.py). A second source that repeats to the shape of the
+first stays on the core as a whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable
+
+import numpy as np
+from aie.iron import Buffer, ExternalFunction
+from aie.iron.controlflow import range_
+from element_types import array_type, cpp_type
+from generation import VECTOR_BYTES, Generation, require_memory
+from iron_program import IronProgram, Move
+from tensor_desc import TensorDesc
+from tiling import Plan, Share, divide, filler, granule, linear, round_up
+
+CORES = Path(__file__).resolve().parent / "cores"
+LARGEST_TILE_BYTES = 4096
+"""Of one buffer. Transfers of this size cost the channels next to nothing per tile."""
+
+
+@dataclass
+class Core:
+    """A C++ file of `cores`, and the macros that select what it computes."""
+
+    source: str
+    name: str
+    macros: dict[str, str] = field(default_factory=dict)
+
+    def function(self, suffix: str, arguments: list) -> ExternalFunction:
+        """The function for buffers of the given types, followed by numbers."""
+        name = f"{self.name}_{suffix}"
+        flags = [f"-D{key}={value}" for key, value in sorted(self.macros.items())]
+        return ExternalFunction(
+            name,
+            source_file=str(CORES / self.source),
+            arg_types=arguments,
+            include_dirs=[str(CORES)],
+            compile_flags=[f"-DCORE_FUNCTION={name}", *flags],
+        )
+
+
+def elementwise(target: Generation, core: Core, inputs: list[TensorDesc], output: TensorDesc) -> object:
+    """The module of a kernel whose sources all have the shape of the result and no gaps.
+
+    The core function takes one buffer per source, that of the result, and the number of elements.
+    """
+    if len(inputs) > 2:
+        raise ValueError(f"{len(inputs)} sources; a core has two channels for what comes in")
+    tensors = [*inputs, output]
+    sizes = [tensor.itemsize for tensor in tensors]
+    plan = divide(output.size, sizes, target.columns, LARGEST_TILE_BYTES // max(sizes))
+    dtypes = [tensor.dtype for tensor in tensors]
+    _require_fit(plan, dict(zip([f"source {i}" for i in range(len(inputs))] + ["result"], sizes)), {})
+    tiles = [array_type(plan.tile, dtype) for dtype in dtypes]
+    whole = core.function("tile", [*tiles, np.int32]) if any(share.tiles for share in plan.shares) else None
+    last = core.function("tail", [*tiles[:-1], _tail_type(plan, output), np.int32]) if plan.tail else None
+
+    program, rounds = IronProgram(target, len(plan.shares)), []
+    for share in plan.shares:
+        ins = [program.input(share.column, f"in{i}", of_type) for i, of_type in enumerate(tiles[:-1])]
+        handles = [fifo.cons() for fifo in ins]
+        outs = _outputs(program, share, tiles[-1], _tail_type(plan, output) if share.tail else None)
+        program.worker(share.column, _body(len(handles), share, plan.tile), [*handles, *outs, *_present(share, whole, last)])
+        for index in range(len(inputs)):
+            rounds += _input_moves(plan, share, f"in{index}", index)
+        rounds += _output_moves(plan, share, len(inputs))
+    return program.module([array_type(plan.elements, dtype) for dtype in dtypes], [rounds])
+
+
+def elementwise_repeated(target: Generation, core: Core, inputs: list[TensorDesc], output: TensorDesc) -> object:
+    """As `elementwise`, for two sources of which the second repeats to the shape of the first.
+
+    The core function takes in addition, before the number of elements, a buffer that counts its calls, and after it where its
+    elements begin, how far those of the next call are, and how many calls there are.
+    """
+    first, second = inputs
+    # The second source comes as a whole; its length is made whole vectors, by elements that nothing looks at.
+    lanes = VECTOR_BYTES // second.itemsize
+    words = granule([second.itemsize])
+    resident, given = round_up(second.size, lanes), round_up(second.size, words)
+    sizes = [first.itemsize, output.itemsize]
+    plan = divide(output.size, sizes, target.columns, LARGEST_TILE_BYTES // max(sizes) // 2)
+    _require_fit(plan, {"source 0": sizes[0], "result": sizes[1]}, {"source 1": resident * second.itemsize, "progress": 64})
+    tile, out_tile = (array_type(plan.tile, tensor.dtype) for tensor in (first, output))
+    whole_second, progress = array_type(resident, second.dtype), np.ndarray[(16,), np.dtype[np.int32]]
+    numbers = [np.int32] * 4
+    whole = last = None
+    if any(share.tiles for share in plan.shares):
+        whole = core.function("tile", [tile, whole_second, out_tile, progress, *numbers])
+    if plan.tail:
+        last = core.function("tail", [tile, whole_second, _tail_type(plan, output), progress, *numbers])
+
+    program, rounds = IronProgram(target, len(plan.shares)), []
+    for share in plan.shares:
+        in0 = program.input(share.column, "in0", tile)
+        in1 = program.input(share.column, "in1", whole_second, depth=1)
+        outs = _outputs(program, share, out_tile, _tail_type(plan, output) if share.tail else None)
+        counter = Buffer(progress, initial_value=np.zeros(16, dtype=np.int32), name=f"progress_{share.column}")
+        arguments = [in0.cons(), in1.cons(), *outs, counter, *_present(share, whole, last)]
+        program.worker(share.column, _repeated_body(share, plan.tile), arguments)
+        rounds += _input_moves(plan, share, "in0", 0)
+        taps = [linear(0, given), *filler(given, resident - given, words)]
+        rounds += [(share.column, Move("in1", 1, tap)) for tap in taps]
+        rounds += _output_moves(plan, share, 2)
+    types = [array_type(plan.elements, first.dtype), array_type(given, second.dtype), array_type(plan.elements, output.dtype)]
+    return program.module(types, [rounds])
+
+
+def _require_fit(plan: Plan, moved: dict[str, int], others: dict[str, int]) -> None:
+    buffers = {f"2 tiles of {name}": 2 * plan.tile * size for name, size in moved.items()}
+    if plan.tail:
+        buffers["tail"] = plan.tail * moved["result"]
+    require_memory("an element-wise kernel", buffers | others)
+
+
+def _tail_type(plan: Plan, output: TensorDesc) -> type:
+    return array_type(plan.tail, output.dtype)
+
+
+def _outputs(program: IronProgram, share: Share, tile: type, tail: type | None) -> list:
+    """The producing ends of the fifos that the column needs: for whole tiles, for the tail."""
+    fifos = []
+    if share.tiles:
+        fifos.append(program.output(share.column, "out", tile))
+    if tail is not None:
+        # One buffer, the smallest of the core: whatever its size, no other begins behind it.
+        fifos.append(program.output(share.column, "out_tail", tail, depth=1))
+    return [fifo.prod() for fifo in fifos]
+
+
+def _present(share: Share, whole: ExternalFunction | None, last: ExternalFunction | None) -> list:
+    return ([whole] if share.tiles else []) + ([last] if share.tail else [])
+
+
+def _input_moves(plan: Plan, share: Share, fifo: str, argument: int) -> list[tuple[int, Move]]:
+    count = share.tiles * plan.tile + share.tail
+    taps = [linear(share.first, count)]
+    if share.tail:
+        taps += filler(plan.elements, plan.tile - share.tail, plan.granule)
+    return [(share.column, Move(fifo, argument, tap)) for tap in taps]
+
+
+def _output_moves(plan: Plan, share: Share, argument: int) -> list[tuple[int, Move]]:
+    moves, whole = [], share.tiles * plan.tile
+    if share.tiles:
+        moves.append((share.column, Move("out", argument, linear(share.first, whole))))
+    if share.tail:
+        moves.append((share.column, Move("out_tail", argument, linear(share.first + whole, share.tail))))
+    return moves
+
+
+def _body(inputs: int, share: Share, tile: int) -> Callable:
+    def one(ins: list, out: object, function: object, count: int) -> None:
+        elements = [fifo.acquire(1) for fifo in ins]
+        result = out.acquire(1)
+        function(*elements, result, count)
+        for fifo in ins:
+            fifo.release(1)
+        out.release(1)
+
+    def body(*arguments: object) -> None:
+        ins, rest = arguments[:inputs], list(arguments[inputs:])
+        outs, functions = rest[: len(rest) // 2], rest[len(rest) // 2 :]
+        if share.tiles:
+            for _ in range_(share.tiles):
+                one(ins, outs[0], functions[0], tile)
+        if share.tail:
+            one(ins, outs[-1], functions[-1], share.tail)
+
+    return body
+
+
+def _repeated_body(share: Share, tile: int) -> Callable:
+    calls = share.tiles + (share.tail > 0)
+
+    def one(in0: object, second: object, out: object, counter: object, function: object, count: int) -> None:
+        first, result = in0.acquire(1), out.acquire(1)
+        function(first, second, result, counter, count, share.first, tile, calls)
+        in0.release(1)
+        out.release(1)
+
+    def body(in0: object, in1: object, *rest: object) -> None:
+        ends = (len(rest) - 1) // 2
+        outs, counter, functions = rest[:ends], rest[ends], rest[ends + 1 :]
+        second = in1.acquire(1)
+        if share.tiles:
+            for _ in range_(share.tiles):
+                one(in0, second, outs[0], counter, functions[0], tile)
+        if share.tail:
+            one(in0, second, outs[-1], counter, functions[-1], share.tail)
+        in1.release(1)
+
+    return body

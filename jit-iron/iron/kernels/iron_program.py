@@ -1,0 +1,153 @@
+"""The few things of `aie.iron` that differ between its versions, in one place.
+
+IRON 1.3.1 places with `placement=` and a placer, later versions with `tile=`; up to 1.3 a runtime sequence is written inside
+`with runtime.sequence(...)`, in 1.4 it is a function that is given tensors and fifo handles.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field
+from typing import Callable
+
+import aie.iron
+import aie.iron.device as devices
+from aie.helpers.taplib import TensorAccessPattern
+from aie.iron import ObjectFifo, Program, Runtime, Worker
+from aie.iron.device import Tile
+from generation import Generation
+from tiling import Tap
+
+FIRST_CORE_ROW = 2
+"""Row 0 is the shims', row 1 that of the memory tiles."""
+MOST_QUEUED = 4
+"""Transfers that a shim's channel takes before the first has ended."""
+
+
+@dataclass
+class Move:
+    """A transfer between an argument of the kernel and a fifo of a column."""
+
+    fifo: str
+    argument: int
+    tap: Tap
+
+
+@dataclass
+class Column:
+    """The fifos at a column's shim by name: those that are filled from arguments, and those drained to them."""
+
+    filled: dict[str, object] = field(default_factory=dict)
+    drained: dict[str, object] = field(default_factory=dict)
+
+
+class IronProgram:
+    """Collects fifos and workers, then makes the MLIR module."""
+
+    def __init__(self, target: Generation, columns: int) -> None:
+        self._device = getattr(devices, target.device_name(columns))()
+        self._columns = [Column() for _ in range(columns)]
+        self._workers: list[Worker] = []
+
+    def input(self, column: int, name: str, of_type: type, depth: int = 2) -> ObjectFifo:
+        """A fifo from the shim of `column`."""
+        fifo = ObjectFifo(of_type, depth=depth, name=f"{name}_{column}")
+        self._columns[column].filled[name] = _handle(fifo.prod, column)
+        return fifo
+
+    def output(self, column: int, name: str, of_type: type, depth: int = 2) -> ObjectFifo:
+        """A fifo to the shim of `column`."""
+        fifo = ObjectFifo(of_type, depth=depth, name=f"{name}_{column}")
+        self._columns[column].drained[name] = _handle(fifo.cons, column)
+        return fifo
+
+    def worker(self, column: int, body: Callable, arguments: list, row: int = FIRST_CORE_ROW, **options: object) -> None:
+        """A core in `column` that runs `body` with `arguments` for every dispatch."""
+        where = {_place_name(Worker.__init__): Tile(column, row)}
+        self._workers.append(Worker(body, arguments, **where, **options))
+
+    def module(self, types: list[type], rounds: list[list[tuple[int, Move]]], prepare: Callable | None = None) -> object:
+        """The MLIR module of a kernel with arguments of these flat array types.
+
+        `rounds` has the transfers, with their columns, in order; a round begins when the drains of the one before have ended.
+        `prepare`, if given, is run at the beginning of the sequence.
+        """
+        _require_queues(rounds)
+        if hasattr(Runtime, "sequence"):
+            return self._module_with_context(types, rounds, prepare)
+        return self._module_of_function(types, rounds, prepare)
+
+    def _fifo(self, column: int, move: Move) -> tuple[object, bool]:
+        fifos = self._columns[column]
+        drained = move.fifo in fifos.drained
+        return (fifos.drained if drained else fifos.filled)[move.fifo], drained
+
+    def _module_with_context(self, types: list[type], rounds: list, prepare: Callable | None) -> object:
+        runtime = Runtime()
+        with runtime.sequence(*types) as arguments:
+            arguments = arguments if isinstance(arguments, (tuple, list)) else (arguments,)
+            if prepare is not None:
+                prepare(runtime)
+            runtime.start(*self._workers)
+            for moves in rounds:
+                group = runtime.task_group()
+                for column, move in moves:
+                    handle, drained = self._fifo(column, move)
+                    start = runtime.drain if drained else runtime.fill
+                    where = {_place_name(start): Tile(column, 0)}
+                    tap = _access_pattern(types[move.argument], move.tap)
+                    start(handle, arguments[move.argument], tap, task_group=group, wait=drained, **where)
+                runtime.finish_task_group(group)
+        program = Program(self._device, runtime)
+        try:
+            from aie.iron.placers import SequentialPlacer
+        except ImportError:
+            return program.resolve_program()
+        return program.resolve_program(SequentialPlacer())
+
+    def _module_of_function(self, types: list[type], rounds: list, prepare: Callable | None) -> object:
+        handles = [handle for column in self._columns for handle in (*column.filled.values(), *column.drained.values())]
+        position = {id(handle): index for index, handle in enumerate(handles)}
+
+        def sequence(*arguments: object) -> None:
+            tensors, passed = arguments[: len(types)], arguments[len(types) :]
+            if prepare is not None:
+                prepare(None)
+            for moves in rounds:
+                group = aie.iron.TaskGroup()
+                for column, move in moves:
+                    original, drained = self._fifo(column, move)
+                    handle = passed[position[id(original)]]
+                    tap = _access_pattern(types[move.argument], move.tap)
+                    start = handle.drain if drained else handle.fill
+                    start(tensors[move.argument], tap=tap, group=group, wait=drained)
+                group.finish()
+
+        runtime = Runtime(sequence, [*types, *handles])
+        return Program(self._device, runtime, workers=self._workers).resolve_program()
+
+
+def _place_name(function: Callable) -> str:
+    """The name under which a function of this IRON takes a tile."""
+    return "placement" if "placement" in inspect.signature(function).parameters else "tile"
+
+
+def _handle(create: Callable, column: int) -> object:
+    """A fifo's end at the shim of `column`; versions that place there take the tile here."""
+    return create(tile=Tile(column, 0)) if "tile" in inspect.signature(create).parameters else create()
+
+
+def _access_pattern(of_type: type, tap: Tap) -> TensorAccessPattern:
+    shape = of_type.__args__[0]
+    return TensorAccessPattern(shape, tap.offset, list(tap.sizes), list(tap.strides))
+
+
+def _require_queues(rounds: list) -> None:
+    """A transfer that is started while the queue is full is lost, so no round has more than fit."""
+    for moves in rounds:
+        queued: dict[tuple[int, str], int] = {}
+        for column, move in moves:
+            key = (column, move.fifo)
+            queued[key] = queued.get(key, 0) + 1
+            if queued[key] > MOST_QUEUED:
+                raise ValueError(f"more than {MOST_QUEUED} transfers of fifo {move.fifo} in column {column} in one round")
