@@ -66,30 +66,33 @@ class IronProgram:
         where = {_place_name(Worker.__init__): Tile(column, row)}
         self._workers.append(Worker(body, arguments, **where, **options))
 
-    def module(self, types: list[type], rounds: list[list[tuple[int, Move]]], prepare: Callable | None = None) -> object:
+    def module(self, types: list[type], rounds: list[list[tuple[int, Move]]], jobs: list[list[tuple]] | None = None) -> object:
         """The MLIR module of a kernel with arguments of these flat array types.
 
         `rounds` has the transfers, with their columns, in order; a round begins when the drains of the one before have ended.
-        `prepare`, if given, is run at the beginning of the sequence.
+        `jobs`, if given, has what is done before each: (buffer, barrier, numbers), where the numbers are written to the buffer
+        and the barrier is set to 1.
         """
         _require_queues(rounds)
+        jobs = jobs or [[] for _ in rounds]
         if hasattr(Runtime, "sequence"):
-            return self._module_with_context(types, rounds, prepare)
-        return self._module_of_function(types, rounds, prepare)
+            return self._module_with_context(types, rounds, jobs)
+        return self._module_of_function(types, rounds, jobs)
 
     def _fifo(self, column: int, move: Move) -> tuple[object, bool]:
         fifos = self._columns[column]
         drained = move.fifo in fifos.drained
         return (fifos.drained if drained else fifos.filled)[move.fifo], drained
 
-    def _module_with_context(self, types: list[type], rounds: list, prepare: Callable | None) -> object:
+    def _module_with_context(self, types: list[type], rounds: list, jobs: list) -> object:
         runtime = Runtime()
         with runtime.sequence(*types) as arguments:
             arguments = arguments if isinstance(arguments, (tuple, list)) else (arguments,)
-            if prepare is not None:
-                prepare(runtime)
             runtime.start(*self._workers)
-            for moves in rounds:
+            for moves, round_jobs in zip(rounds, jobs):
+                for buffer, barrier, numbers in round_jobs:
+                    runtime.inline_ops(_write_numbers, [buffer, numbers])
+                    runtime.set_barrier(barrier, 1)
                 group = runtime.task_group()
                 for column, move in moves:
                     handle, drained = self._fifo(column, move)
@@ -105,15 +108,16 @@ class IronProgram:
             return program.resolve_program()
         return program.resolve_program(SequentialPlacer())
 
-    def _module_of_function(self, types: list[type], rounds: list, prepare: Callable | None) -> object:
+    def _module_of_function(self, types: list[type], rounds: list, jobs: list) -> object:
         handles = [handle for column in self._columns for handle in (*column.filled.values(), *column.drained.values())]
         position = {id(handle): index for index, handle in enumerate(handles)}
 
         def sequence(*arguments: object) -> None:
             tensors, passed = arguments[: len(types)], arguments[len(types) :]
-            if prepare is not None:
-                prepare(None)
-            for moves in rounds:
+            for moves, round_jobs in zip(rounds, jobs):
+                for buffer, barrier, numbers in round_jobs:
+                    _write_numbers(buffer, numbers)
+                    barrier.set(1)
                 group = aie.iron.TaskGroup()
                 for column, move in moves:
                     original, drained = self._fifo(column, move)
@@ -125,6 +129,11 @@ class IronProgram:
 
         runtime = Runtime(sequence, [*types, *handles])
         return Program(self._device, runtime, workers=self._workers).resolve_program()
+
+
+def _write_numbers(buffer: object, numbers: list[int]) -> None:
+    for index, number in enumerate(numbers):
+        buffer[index] = number
 
 
 def _place_name(function: Callable) -> str:

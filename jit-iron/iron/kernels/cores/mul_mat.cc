@@ -1,0 +1,173 @@
+// A block of a matrix product: sums over k of rows of source 0 (A) times rows of source 1 (B), a chunk of k at a time.
+//
+// One object of a fifo has CHUNK elements of one row. B's rows of a chunk are kept, A's rows are used as they come, so that weights
+// pass the core once per block. A_TYPE and B_TYPE are the elements, SUM_TYPE (float or int32) is what the result has.
+//
+// All numbers of a block are in `job`, which the runtime sequence writes; `progress` counts rows and chunks, and is all zero
+// between blocks. A DMA reads whole words within a tensor only. What a row's object holds beyond the row's own elements, and where
+// they begin in it, is described by `Operand`.
+
+#include "lanes.h"
+
+namespace {
+
+constexpr int kChunk = CHUNK;
+/// Rows of A in a block, and words of an object of the result.
+constexpr int kRowsA = 64;
+
+/// Where an operand's words are.
+struct Operand {
+    /// Bytes of the first word before the row's first element.
+    int32_t phase;
+    /// Words from one row to the next.
+    int32_t stride;
+    /// Words from the block's first to the end of the tensor. An object that would reach beyond it begins so much earlier.
+    int32_t left;
+    /// When not 0, the tensor is shorter than an object, which repeats two windows of so many words: its first and its last.
+    int32_t window;
+    /// Words of the tensor before the block's first, needed for windows only.
+    int32_t before;
+};
+
+struct Job {
+    int32_t blocks, chunks, rows_a, rows_b, objects;
+    /// Elements of a row, and of a row in one chunk.
+    int32_t length, step;
+    Operand a, b;
+};
+
+struct Progress {
+    int32_t chunk, row_a, row_b, word;
+};
+
+/// The index in `object` of the row's first element of this chunk, or -1 where elements are not side by side.
+template <typename T>
+inline int first_element(const Operand &o, int words_before) {
+    constexpr int words = kChunk * static_cast<int>(sizeof(T)) / 4;
+    if (o.window != 0)
+        return -1;
+    const int beyond = words_before + words - o.left;
+    return ((beyond > 0 ? beyond : 0) * 4 + o.phase) / static_cast<int>(sizeof(T));
+}
+
+/// Copies a row's `count` elements of this chunk and fills the rest of the chunk with zeros.
+template <typename T>
+inline void take(T *__restrict to, const T *__restrict object, const Operand &o, int words_before, int count) {
+    constexpr int size = static_cast<int>(sizeof(T));
+    constexpr int lanes = 64 / size;
+    const int first = first_element<T>(o, words_before);
+    if (first == 0 && count == kChunk) {
+        for (int k = 0; k < kChunk; k += lanes)
+            aie::store_v(to + k, aie::load_v<lanes>(object + k));
+        return;
+    }
+    for (int k = 0; k < kChunk; k += lanes)
+        aie::store_v(to + k, aie::zeros<T, lanes>());
+    if (first >= 0) {
+        for (int k = 0; k < count; ++k)
+            to[k] = object[first + k];
+        return;
+    }
+    const int whole = o.before + o.left;
+    for (int k = 0; k < count; ++k) {
+        const int byte = o.phase + k * size;
+        const int word = o.before + words_before + byte / 4;
+        const int place = word < o.window ? word : word + 2 * o.window - whole;
+        to[k] = object[(place * 4 + byte % 4) / size];
+    }
+}
+
+#if defined(FLOATS)
+
+#if defined(NARROW)
+inline lanes::Sums multiply_add(lanes::Sums sums, const bfloat16 *a, const bfloat16 *b) {
+    return aie::mac(sums, aie::load_v<lanes::kLanes>(a), aie::load_v<lanes::kLanes>(b));
+}
+#else
+inline lanes::Sums multiply_add(lanes::Sums sums, const A_TYPE *a, const B_TYPE *b) {
+    return aie::mac(sums, lanes::load(a), lanes::load(b));
+}
+#endif
+
+inline float dot(const A_TYPE *__restrict a, const B_TYPE *__restrict b) {
+    lanes::Sums sums(lanes::all(0.0f));
+    for (int k = 0; k < kChunk; k += static_cast<int>(lanes::kLanes))
+        sums = multiply_add(sums, a + k, b + k);
+    return aie::reduce_add(sums.template to_vector<float>());
+}
+
+#else
+
+inline int32_t dot(const A_TYPE *__restrict a, const B_TYPE *__restrict b) {
+    constexpr unsigned lanes = 64 / sizeof(A_TYPE);
+    auto sums = aie::mul(aie::load_v<lanes>(a), aie::load_v<lanes>(b));
+    for (int k = static_cast<int>(lanes); k < kChunk; k += static_cast<int>(lanes))
+        sums = aie::mac(sums, aie::load_v<lanes>(a + k), aie::load_v<lanes>(b + k));
+    return aie::reduce_add(sums.template to_vector<int32>(0));
+}
+
+#endif
+
+inline int elements_in_chunk(const Job &job, int chunk) {
+    const int left = job.length - chunk * job.step;
+    return left < job.step ? left : job.step;
+}
+
+}  // namespace
+
+extern "C" {
+
+#if defined(KEEP_ROW)
+/// Keeps a row of B for the chunk.
+void CORE_FUNCTION(const B_TYPE *__restrict object, B_TYPE *__restrict kept, const int32_t *__restrict numbers,
+                   int32_t *__restrict counters) {
+    const Job &job = *reinterpret_cast<const Job *>(numbers);
+    Progress &progress = *reinterpret_cast<Progress *>(counters);
+    const int words = progress.row_b * job.b.stride + progress.chunk * (job.step * static_cast<int>(sizeof(B_TYPE)) / 4);
+    take(kept + progress.row_b * kChunk, object, job.b, words, elements_in_chunk(job, progress.chunk));
+    progress.row_b = progress.row_b + 1 == job.rows_b ? 0 : progress.row_b + 1;
+}
+#elif defined(MULTIPLY_ROW)
+/// Multiplies a row of A by the kept rows of B.
+void CORE_FUNCTION(const A_TYPE *__restrict object, const B_TYPE *__restrict kept, SUM_TYPE *__restrict sums,
+                   const int32_t *__restrict numbers, int32_t *__restrict counters) {
+    const Job &job = *reinterpret_cast<const Job *>(numbers);
+    Progress &progress = *reinterpret_cast<Progress *>(counters);
+    lanes::set_modes();
+    const int words = progress.row_a * job.a.stride + progress.chunk * (job.step * static_cast<int>(sizeof(A_TYPE)) / 4);
+    const int count = elements_in_chunk(job, progress.chunk);
+    alignas(64) A_TYPE copy[kChunk];
+    const A_TYPE *row = object;
+    if (count != kChunk || first_element<A_TYPE>(job.a, words) != 0) {
+        take(copy, object, job.a, words, count);
+        row = copy;
+    }
+    for (int j = 0; j < job.rows_b; ++j) {
+        SUM_TYPE &sum = sums[j * kRowsA + progress.row_a];
+        const SUM_TYPE product = dot(row, kept + j * kChunk);
+        sum = progress.chunk == 0 ? product : SUM_TYPE(sum + product);
+    }
+    if (++progress.row_a == job.rows_a) {
+        progress.row_a = 0;
+        if (++progress.chunk == job.chunks)
+            progress.chunk = 0;
+    }
+}
+#else
+/// Gives the next words of the block's result, row of B by row of B. What the last object has beyond them repeats the last word.
+void CORE_FUNCTION(SUM_TYPE *__restrict out, const SUM_TYPE *__restrict sums, const int32_t *__restrict numbers,
+                   int32_t *__restrict counters) {
+    const Job &job = *reinterpret_cast<const Job *>(numbers);
+    Progress &progress = *reinterpret_cast<Progress *>(counters);
+    const int total = job.rows_a * job.rows_b;
+    int row = progress.word / job.rows_a, column = progress.word % job.rows_a;
+    for (int word = 0; word < kRowsA; ++word) {
+        out[word] = sums[row * kRowsA + column];
+        if (progress.word + word + 1 < total && ++column == job.rows_a)
+            column = 0, ++row;
+    }
+    progress.word = progress.word + kRowsA >= total ? 0 : progress.word + kRowsA;
+}
+#endif
+
+}  // extern "C"
