@@ -1,0 +1,3 @@
+"""Stands for `aie.helpers.taplib.tas`."""
+
+from simulator.taps import TensorAccessSequence  # noqa: F401
