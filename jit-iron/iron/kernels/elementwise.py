@@ -13,15 +13,18 @@ from typing import Callable
 import numpy as np
 from aie.iron import Buffer, ExternalFunction
 from aie.iron.controlflow import range_
-from element_types import array_type, cpp_type
+from design import Unsupported
+from element_types import array_type
 from generation import VECTOR_BYTES, Generation, require_memory
 from iron_program import IronProgram, Move
 from tensor_desc import TensorDesc
-from tiling import Plan, Share, divide, filler, granule, linear, round_up
+from tiling import Plan, Share, Tap, divide, filler, granule, linear, round_up
 
 CORES = Path(__file__).resolve().parent / "cores"
 LARGEST_TILE_BYTES = 4096
 """Of one buffer. Transfers of this size cost the channels next to nothing per tile."""
+LARGEST_DIMENSION = 1023
+"""Words of a transfer's two innermost dimensions."""
 
 
 @dataclass
@@ -71,6 +74,58 @@ def elementwise(target: Generation, core: Core, inputs: list[TensorDesc], output
             rounds += _input_moves(plan, share, f"in{index}", index)
         rounds += _output_moves(plan, share, len(inputs))
     return program.module([array_type(plan.elements, dtype) for dtype in dtypes], [rounds])
+
+
+def elementwise_halves(
+    target: Generation, core: Core, source: TensorDesc, offsets: tuple[int, int], output: TensorDesc
+) -> object:
+    """As `elementwise`, with two sources that are columns of one: those from each of `offsets` on, as many as the result has."""
+    width, half = source.shape[0], output.shape[0]
+    rows, size = output.size // half, output.itemsize
+    step = granule([size])
+    if half % step or width % step:
+        raise Unsupported(
+            f"rows of {width} elements of {output.dtype} in halves of {half} are not whole words, which is what a DMA moves; "
+            "in f32 they are"
+        )
+    columns = min(target.columns, rows)
+    counts = [rows // columns + (column < rows % columns) for column in range(columns)]
+    lanes = VECTOR_BYTES // size
+    tile = min(round_up(counts[0] * half, lanes), LARGEST_TILE_BYTES // size)
+    of_type, types = array_type(tile, output.dtype), [array_type(source.size, source.dtype), array_type(output.size, output.dtype)]
+    whole, last = None, {}
+    program, moves, first = IronProgram(target, columns), [], 0
+    for column, count in enumerate(counts):
+        tiles, rest = divmod(count * half, tile)
+        share = Share(column, first * half, tiles, rest)
+        plan = Plan(output.size, step, tile, (share,))
+        _require_fit(plan, {"source 0": size, "source 1": size, "result": size}, {})
+        if tiles and whole is None:
+            whole = core.function("tile", [of_type] * 3 + [np.int32])
+        if rest and rest not in last:
+            last[rest] = core.function(f"tail_{rest}", [of_type, of_type, _tail_type(plan, output), np.int32])
+        handles = [program.input(column, f"in{i}", of_type).cons() for i in range(2)]
+        outs = _outputs(program, share, of_type, _tail_type(plan, output) if rest else None)
+        program.worker(column, _body(2, share, tile), [*handles, *outs, *_present(share, whole, last.get(rest))])
+        for index, offset in enumerate(offsets):
+            taps = [_column_tap(first * width + offset, count, half, width, step)]
+            if rest:
+                taps += filler(source.size, tile - rest, step)
+            moves += [(column, Move(f"in{index}", 0, tap)) for tap in taps]
+        moves += _output_moves(plan, share, 1)
+        first += count
+    return program.module(types, [moves])
+
+
+def _column_tap(offset: int, rows: int, length: int, stride: int, step: int) -> Tap:
+    """`length` elements of each of `rows` rows that are `stride` apart."""
+    if rows == 1:
+        return linear(offset, length)
+    widest = LARGEST_DIMENSION * step
+    parts = next((n for n in range(1, LARGEST_DIMENSION + 1) if length % (n * step) == 0 and length // n <= widest), None)
+    if parts is None:
+        raise Unsupported(f"{length} elements of a row are no product of two sizes that a transfer may have")
+    return Tap(offset, (1, rows, parts, length // parts), (0, stride, length // parts, 1))
 
 
 def elementwise_repeated(target: Generation, core: Core, inputs: list[TensorDesc], output: TensorDesc) -> object:

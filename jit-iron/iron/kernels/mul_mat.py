@@ -28,6 +28,8 @@ CHUNK_BYTES = 256
 """Of a row's object in the shorter of the two types."""
 DEPTH = 4
 STACK = 2048
+LARGEST_STEP = 1 << 20
+"""Words between the repetitions of a transfer."""
 # Numbers of a job, as cores/mul_mat.cc has them.
 BLOCKS, CHUNKS, COUNT_A, COUNT_B, OBJECTS = range(5)
 JOB_NUMBERS = 17
@@ -191,6 +193,8 @@ def _regular_jobs(a: TensorDesc, b: TensorDesc, chunk: int, columns: int) -> lis
         return None
     blocks, chunks, jobs = m // ROWS_A, k // chunk, []
     run = max(1, min(blocks // columns, MOST_REPEATS))
+    if ROWS_A * k * a.itemsize // 4 > LARGEST_STEP:
+        run = 1
     for matrix_b in range(b.shape[2] * b.shape[3]):
         outer, inner = divmod(matrix_b, b.shape[2])
         matrix_a = outer // (b.shape[3] // a.shape[3]) * a.shape[2] + inner // (b.shape[2] // a.shape[2])

@@ -109,7 +109,7 @@ inline Floats tanh(Floats x) {
     p = fma(p, square, 2.0f / 15);
     p = fma(p, square, -1.0f / 3);
     p = fma(mul(p, square), small, small);
-    const Floats e = exp(mul(size, -2.0f));
+    const Floats e = exp(mul(choose(above(size, 20.0f), all(20.0f), size), -2.0f));
     const Floats large = mul(sub(all(1.0f), e), reciprocal_of_normal(add(e, all(1.0f))));
     return keep_nan(x, with_sign(choose(tiny, p, large), x));
 }
