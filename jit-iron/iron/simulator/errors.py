@@ -33,6 +33,10 @@ class BadCall(SimulationError):
     """A core function, or a function of the API, is given what it does not take."""
 
 
+class BadType(BadCall, ValueError):
+    """A name of an element type that IRON does not have; as ValueError, which is what IRON raises."""
+
+
 class BadTransfer(SimulationError):
     """A transfer that no DMA does."""
 

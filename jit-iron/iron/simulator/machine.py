@@ -20,6 +20,8 @@ from .streams import PoolSink, PoolSource, Stream
 
 _ROUNDING = hardware.WORD - 1
 """Bytes by which a design's argument may exceed a tensor, because transfers are whole words."""
+_UNKNOWN_BYTE = 0xCD
+"""What lies behind such a tensor."""
 
 
 @dataclass
@@ -346,7 +348,7 @@ class SimulatedModule:
     def execute(self, arguments: list) -> list[np.ndarray]:
         """Runs the kernel on `arguments`, byte strings or arrays in the order of the runtime sequence.
 
-        Returns what is in each afterwards, as flat arrays of its declared type; arrays that can be written are also updated.
+        Returns what is in each afterwards, as flat arrays of its declared element type; arrays that can be written are also updated.
         """
         types = self.program.argument_types
         if len(arguments) != len(types):
@@ -363,12 +365,13 @@ class SimulatedModule:
 
 def _argument(index: int, of_type: object, given: object) -> np.ndarray:
     data = np.ascontiguousarray(given).reshape(-1).view(np.uint8) if isinstance(given, np.ndarray) else np.frombuffer(given, np.uint8)
-    wanted = array_bytes(of_type)
-    if not 0 <= wanted - len(data) <= _ROUNDING:
+    wanted, dtype = array_bytes(of_type), array_dtype(of_type)
+    # A declared type is only a hint: nothing of a compiled kernel depends on its extents.
+    if wanted - len(data) > _ROUNDING:
         raise BadCall(f"argument {index} has {len(data)} bytes; the design declares {wanted}", caller() or "execute")
-    whole = np.full(wanted, 0xCD, dtype=np.uint8)
+    whole = np.full(-(-max(wanted, len(data)) // dtype.itemsize) * dtype.itemsize, _UNKNOWN_BYTE, dtype=np.uint8)
     whole[: len(data)] = data
-    return whole.view(array_dtype(of_type))
+    return whole.view(dtype)
 
 
 def _position(core: Core) -> tuple[int, int]:

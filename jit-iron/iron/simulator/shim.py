@@ -25,9 +25,9 @@ class HostTensor:
     dtype = property(lambda self: array_dtype(self.of_type))
 
     @property
-    def elements(self) -> int:
-        """How many it has."""
-        return prod(self.shape)
+    def elements(self) -> int | None:
+        """How many it has; not known before a kernel runs, because the declared extents need not be the buffer's."""
+        return None if self.data is None else len(self.data)
 
 
 @dataclass(eq=False)
@@ -60,7 +60,7 @@ class Transfer:
         itemsize = self.tensor.dtype.itemsize
         check_shim(str(self), self.sizes, self.strides, itemsize, self.offset, hardware.SHIM, self.place)
         last = self.offset + sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides))
-        if self.offset < 0 or last >= self.tensor.elements:
+        if self.offset < 0 or (self.tensor.elements is not None and last >= self.tensor.elements):
             raise BadTransfer(
                 f"{self} reaches element {last}; argument {self.tensor.index} has {self.tensor.elements} elements", self.place
             )
