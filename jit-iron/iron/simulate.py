@@ -31,7 +31,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 
 from design import Unsupported
-from simulator import installation
+from simulator import installation, objects
 from simulator.errors import SimulationError, place_of
 from simulator.machine import SimulatedModule
 from tensor_desc import TensorDesc
@@ -179,6 +179,7 @@ def _import(folder: Path, path: Path) -> types.ModuleType:
 
 
 def _clear_registry() -> None:
+    objects.forget_objects()
     iron = sys.modules.get("aie.iron")
     if iron is not None:
         iron.ExternalFunction._instances.clear()

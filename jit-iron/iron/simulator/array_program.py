@@ -9,7 +9,7 @@ from typing import Callable
 import numpy as np
 
 from . import hardware
-from .errors import BadCall, caller
+from .errors import BadCall
 from .hardware import Tile
 
 
@@ -145,17 +145,11 @@ class ArrayProgram:
     sequence: Callable[..., None] | None = None
     """Called with one `HostTensor` per argument."""
     place: str = ""
-
-    def core_at(self, tile: Tile) -> Core | None:
-        """The core at `tile`, if it has one."""
-        return next((core for core in self.cores if core.tile == tile), None)
+    objects: dict[str, object] = field(default_factory=dict)
+    """What object files are compiled from, by name, as far as known when the design was built."""
 
 
 def dims_of(dims: object) -> list[tuple[int, int]]:
     """(size, stride) pairs from what an API was given; None means none."""
     return [] if dims is None else [(int(size), int(stride)) for size, stride in dims]
 
-
-def new_fifo_place() -> str:
-    """Where the design is being built now."""
-    return caller()

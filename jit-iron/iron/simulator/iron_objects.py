@@ -250,6 +250,9 @@ class Kernel:
         """The declared types."""
         return self._arg_types.copy()
 
+    def resolve(self, *_arguments: object, **_options: object) -> None:
+        """IRON declares the function in the module here; nothing is left to do."""
+
     def tile_size(self, arg_index: int = 0) -> int:
         """The first extent of an array argument."""
         if not 0 <= arg_index < len(self._arg_types):
@@ -278,6 +281,8 @@ class ExternalFunction(Kernel):
         self._source_file, self._source_string = source_file, source_string if source_file is None else None
         self._include_dirs, self._compile_flags, self._compiled = list(include_dirs), list(compile_flags), False
         ExternalFunction._instances.add(self)
+        # The placed API names the object file only.
+        objects.provide_object(self._object_file_name, self._source())
 
     def _source(self) -> CoreSource:
         if self._source_file is not None:

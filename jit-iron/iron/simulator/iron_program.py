@@ -261,6 +261,7 @@ class Program:
         buffers = [buffer for worker in workers for buffer in worker.buffers] + self._runtime.buffers
         program.buffers = list(dict.fromkeys(buffer.core_buffer for buffer in buffers))
         self._runtime.into(program)
+        program.objects = objects.provided_objects()
         module = SimulatedModule(program)
         module.verify()
         return module

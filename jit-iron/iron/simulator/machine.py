@@ -44,7 +44,6 @@ class Machine:
         self.core_calls = 0
         self.transfers: list[Transfer] = []
         self.notes: list[str] = []
-        self.tokens_waited: set[int] = set()
         self._pools: dict[tuple[int, Tile | None], Pool] = {}
         self._ports: dict[tuple[int, Tile, bool, int], CorePort] = {}
         self._regions: dict[int, Region] = {}
@@ -103,9 +102,18 @@ class Machine:
         """Until a transfer has sent its token."""
         if not transfer.token:
             raise BadCall(f"{transfer} ({transfer.place}) is waited for and sends no token; start it with one")
-        self.tokens_waited.add(id(transfer))
         current().wait(lambda: transfer.done, f"the sequence waits for {transfer}, started at {transfer.place}", transfer.place)
+        tokens = self.channel(transfer.fifo, transfer.to_host).tokens
+        if transfer in tokens:
+            tokens.remove(transfer)
         self.free(transfer)
+
+    def wait_token(self, fifo: Fifo) -> None:
+        """Until the next token of the channel at the end of `fifo` has come."""
+        channel = self._shims.get((id(fifo), True)) or self.channel(fifo, False)
+        if not channel.tokens:
+            raise BadCall(f"the sequence waits for a token of fifo {fifo.name}, and no task that is not waited for sends one")
+        self.wait(channel.tokens[0])
 
     def free(self, transfer: Transfer) -> None:
         """Makes the transfer's descriptor usable again."""
@@ -175,7 +183,7 @@ class Machine:
             if not channel.to_host or channel.last is None:
                 continue
             last = channel.last
-            if channel.last_token is not last or id(last) not in self.tokens_waited:
+            if not last.token or last in channel.tokens:
                 raise SimulationError(
                     f"nobody waits for {last}: the kernel ends before its bytes have arrived; start it with a token and wait", last.place
                 )

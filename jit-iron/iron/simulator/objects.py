@@ -58,12 +58,18 @@ def call_core_function(name: str, source: CoreSource, types_: list, arguments: t
 
 def object_source(object_file: str, name: str) -> CoreSource:
     """The source of an object file that a design links."""
-    if object_file not in _objects:
-        known = ", ".join(sorted(_objects)) or "none"
+    known = machine().program.objects
+    if object_file not in known:
         raise SimulationError(
-            f"core function {name} is linked from {object_file}, whose source the design does not name; give it (known: {known})"
+            f"core function {name} is linked from {object_file}, and its source is not known; "
+            f"known object files: {', '.join(sorted(known)) or 'none'}"
         )
-    return _objects[object_file]
+    return known[object_file]
+
+
+def provided_objects() -> dict[str, CoreSource]:
+    """What object files are compiled from, as far as known now."""
+    return dict(_objects)
 
 
 def as_it_is_now(function: Callable) -> Callable:

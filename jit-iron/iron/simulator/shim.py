@@ -109,7 +109,8 @@ class ShimChannel:
         self.tasks: deque[Transfer] = deque()
         self.last: Transfer | None = None
         """The task that was started last."""
-        self.last_token: Transfer | None = None
+        self.tokens: deque[Transfer] = deque()
+        """Tasks whose tokens nobody has waited for, in the order in which they send them."""
 
     @property
     def full(self) -> bool:
@@ -122,7 +123,7 @@ class ShimChannel:
         self.tasks.append(transfer)
         self.last = transfer
         if transfer.token:
-            self.last_token = transfer
+            self.tokens.append(transfer)
 
     def _left(self) -> int:
         return self.tasks[0].bytes - self.tasks[0].at if self.tasks else 0
