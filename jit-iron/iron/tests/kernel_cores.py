@@ -45,7 +45,7 @@ class CoreFunctions:
         if key not in self._made:
             library = Path(self._folder.name) / f"{len(self._made)}.so"
             flags = [f"-D{name}={value}" for name, value in macros.items()]
-            line = [compiler(), "-std=c++20", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
+            line = [compiler(), "-std=c++20", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-Wno-psabi"]
             line += [f"-D__AIE_ARCH__={ARCHITECTURES[arch]}", "-DCORE_FUNCTION=core_function", *flags]
             line += ["-I", str(INCLUDE), "-I", str(CORES), str(CORES / source), "-o", str(library)]
             done = subprocess.run(line, capture_output=True, text=True)
