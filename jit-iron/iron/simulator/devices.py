@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .array_program import Device as Array
+from .errors import Unknown
 from .hardware import FIRST_CORE_ROW, MEM_ROW, ROWS, SHIM_ROW, Tile, limits
 
 GENERATIONS = {"npu1": ("aie2", 4), "npu2": ("aie2p", 8)}
@@ -65,3 +66,10 @@ def names() -> dict[str, str]:
 
 
 CLASSES = {name: type(name, (Device,), {"array": array(placed)}) for name, placed in names().items()}
+
+
+class XCVC1902:
+    """A device that designs name as another choice; it has no NPU of the two generations."""
+
+    def __init__(self) -> None:
+        raise Unknown(f"device XCVC1902 is not simulated; simulated: {', '.join(CLASSES)}")

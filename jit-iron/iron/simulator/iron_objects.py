@@ -97,6 +97,7 @@ class ObjectFifo:
             if handle.endpoint is None:
                 side = "prod()" if handle.is_prod else "cons()"
                 raise BadCall(f"the {side} of fifo {self.name} is used by no worker, link, fill or drain", self._place)
+        self._consumers = _merged(self._consumers)
         ends = [End(h.depth, dims_of(h.dims), h.tile, self._place, h.endpoint) for h in (self._producer, *self._consumers)]
         self.resolved = Fifo(
             self.name, self.obj_type, ends[0], ends[1:], self._place, self._via_dma, padding=self._padding, iterations=self._iterations
@@ -189,6 +190,18 @@ class ObjectFifoHandle:
             ObjectFifo(of_type, depth, name, to_stream, from_stream, plio)
             for depth, of_type, name, to_stream, from_stream in zip(*lists.values())
         ]
+
+
+def _merged(consumers: list[ObjectFifoHandle]) -> list[ObjectFifoHandle]:
+    """Without further ends of the runtime sequence: it drains a fifo at one place, however often cons() was called."""
+    kept: list[ObjectFifoHandle] = []
+    for handle in consumers:
+        same = next((one for one in kept if getattr(one.endpoint, "is_shim", False) and one.endpoint is handle.endpoint), None)
+        if same is None:
+            kept.append(handle)
+        elif (same.depth, same.dims) != (handle.depth, handle.dims):
+            raise BadCall(f"two ends at which the sequence drains fifo {handle.name} differ in depth or transformation", handle.fifo._place)
+    return kept
 
 
 class FifoLink:

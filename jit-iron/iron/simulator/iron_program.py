@@ -19,6 +19,8 @@ from .shim import HostTensor, Transfer, require_tensor
 class ShimEnd:
     """The runtime sequence as user of a fifo's end."""
 
+    is_shim = True
+
     def __str__(self) -> str:
         return "the runtime sequence"
 

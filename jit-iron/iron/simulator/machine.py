@@ -166,11 +166,10 @@ class Machine:
             raise Deadlock(self._deadlock(tasks), sequence.place)
 
     def _deadlock(self, tasks: list[Task]) -> str:
-        lines = ["deadlock: nothing can go on"]
-        lines += [f"  {task.name}: {task.reason} ({task.place})" for task in tasks if not task.finished and task.reason]
-        lines += [f"  {task.name}: has ended" for task in tasks if task.finished]
-        lines += [f"  {stream.state()}" for stream in self._streams]
-        return "\n".join(lines)
+        waiting = [f"  {task.name}: {task.reason} ({task.place})" for task in tasks if not task.finished and task.reason]
+        ended = [f"  {task.name}: has ended" for task in tasks if task.finished]
+        streams = [f"  {stream.state()}" for stream in self._streams]
+        return "\n".join(["deadlock: nothing can go on", *_first(waiting[::-1]), *_first(ended), *_first(streams)])
 
     def _check_end(self) -> None:
         for transfer in self.transfers:
@@ -332,9 +331,13 @@ class Machine:
 class SimulatedModule:
     """What `resolve_program` of the stand-in returns in place of an MLIR module."""
 
+    latest: SimulatedModule | None = None
+    """The one that was made last, for designs that only print theirs."""
+
     def __init__(self, program: ArrayProgram) -> None:
         self.program = program
         self.report: Report | None = None
+        SimulatedModule.latest = self
 
     @property
     def operation(self) -> SimulatedModule:
@@ -380,6 +383,10 @@ def _argument(index: int, of_type: object, given: object) -> np.ndarray:
     whole = np.full(-(-max(wanted, len(data)) // dtype.itemsize) * dtype.itemsize, _UNKNOWN_BYTE, dtype=np.uint8)
     whole[: len(data)] = data
     return whole.view(dtype)
+
+
+def _first(lines: list[str], most: int = 12) -> list[str]:
+    return lines[:most] + ([f"  and {len(lines) - most} more"] if len(lines) > most else [])
 
 
 def _position(core: Core) -> tuple[int, int]:

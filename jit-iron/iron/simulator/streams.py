@@ -44,7 +44,7 @@ class PoolSource:
     ) -> None:
         self._pool, self._party, self._offset = pool, party, offset
         self._size = pool.size - offset if size is None else size
-        self._order = byte_order(dims, itemsize)
+        self._order = byte_order(whole_dims(dims, self._size // itemsize, pool.what), itemsize)
         self._padding, self._dims, self._itemsize = padding, dims, itemsize
         self._repeat, self._round = repeat, 0
         self._data, self._at = None, 0
@@ -56,7 +56,7 @@ class PoolSource:
                 self._data = stored[self._offset : self._offset + self._size].copy()
             else:
                 index = self._order + self._offset
-                if index[-1] >= len(stored) or index.max() >= len(stored):
+                if index.max() >= len(stored):
                     raise BadTransfer(f"{self._pool.what}: the transformation to the stream reaches beyond the element")
                 self._data = stored[index]
             if self._padding:
@@ -85,11 +85,7 @@ class PoolSink:
     def __init__(self, pool: Pool, party: int, itemsize: int, dims: list, offset: int = 0, size: int | None = None) -> None:
         self._pool, self._party, self._offset = pool, party, offset
         self._size = pool.size - offset if size is None else size
-        self._order = byte_order(dims, itemsize)
-        if self._order is not None and len(self._order) != self._size:
-            raise BadTransfer(
-                f"{pool.what}: the transformation from the stream places {len(self._order)} bytes of an element of {self._size}"
-            )
+        self._order = byte_order(whole_dims(dims, self._size // itemsize, pool.what), itemsize)
         self._buffer, self._at = np.empty(self._size, dtype=np.uint8), 0
 
     def room(self) -> int:
@@ -144,6 +140,16 @@ class Stream:
     def state(self) -> str:
         """For reports of a deadlock."""
         return f"{self.name}: {self.source.state()}; {', '.join(sink.state() for sink in self.sinks)}; {self.bytes} bytes have passed"
+
+
+def whole_dims(dims: list, elements: int, what: str) -> list:
+    """`dims` with the outermost as long as the transfer is: a descriptor has its length, and no count for that dimension."""
+    if not dims:
+        return dims
+    inner = prod(size for size, _ in dims[1:])
+    if elements % inner or elements < inner * dims[0][0]:
+        raise BadTransfer(f"{what}: a transformation {dims} moves {inner * dims[0][0]} elements at a time; there are {elements}")
+    return [(elements // inner, dims[0][1]), *dims[1:]]
 
 
 def byte_order(dims: list, itemsize: int) -> np.ndarray | None:

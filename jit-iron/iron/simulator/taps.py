@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableSequence
 from math import prod
 from typing import Callable, Iterator, Sequence
 
@@ -74,7 +75,7 @@ class TensorAccessPattern:
         return f"TensorAccessPattern({self._dims}, offset={self._offset}, sizes={self._sizes}, strides={self._strides})"
 
 
-class TensorAccessSequence:
+class TensorAccessSequence(MutableSequence):
     """Several patterns, one after the other."""
 
     def __init__(
@@ -129,6 +130,9 @@ class TensorAccessSequence:
 
     def __setitem__(self, index, tap: TensorAccessPattern) -> None:
         self._taps[index] = tap
+
+    def __delitem__(self, index) -> None:
+        del self._taps[index]
 
     def __contains__(self, tap: TensorAccessPattern) -> bool:
         return tap in self._taps
@@ -226,15 +230,10 @@ def _group(whole, tile, steps, repeats, left, tile_col_major, group_col_major, p
 
 
 def _repeat(sizes: list[int], strides: list[int], times: int) -> None:
-    """Puts a repetition where no dimension is used, outermost."""
-    for index in (1, 0):
-        if sizes[index] == 1:
-            # The repetition is outside of everything that is used.
-            if index == 1 and sizes[0] > 1:
-                continue
-            sizes[index], strides[index] = times, 0
-            return
-    raise BadCall(f"a pattern with sizes {sizes} has no dimension left for a repetition")
+    """Puts a repetition outermost, the only dimension in which a shim repeats."""
+    if sizes[0] != 1:
+        raise BadCall(f"a pattern with sizes {sizes} has no dimension left for a repetition")
+    sizes[0], strides[0] = times, 0
 
 
 def _groups(tiles: int, step: int, repeat: int) -> int:
