@@ -86,6 +86,12 @@ def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return (a.astype(np.int64) @ b.astype(np.int64)).astype(np.int32)
 
 
+def _first_tile_plus_one(a: np.ndarray) -> np.ndarray:
+    result = np.zeros_like(a)
+    result[:8, :16] = a[:8, :16] + 1
+    return result
+
+
 _ADD = {"add.o": (f"{_KERNELS}/aie2/add.cc", [])}
 _MM32 = (f"{_KERNELS}/aie2/mm.cc", ["-DDIM_M=32", "-DDIM_K=32", "-DDIM_N=32", "-Di16_i32_ONLY"])
 _MATMUL = f"{_BASIC}/matrix_multiplication"
@@ -138,7 +144,8 @@ DESIGNS = [
         ["npu", "64", "32"], layout="i-o",
     ),
     PublicDesign(
-        "matrix_scalar_add", f"{_BASIC}/matrix_scalar_add/matrix_scalar_add.py", _integers((16, 128), of=np.int32), None, ["npu", "0"],
+        "matrix_scalar_add", f"{_BASIC}/matrix_scalar_add/matrix_scalar_add.py", _integers((16, 128), of=np.int32), _first_tile_plus_one,
+        ["npu", "0"], layout="i-o",
     ),
     PublicDesign(
         "vector_scalar_add", f"{_BASIC}/vector_scalar_add/vector_scalar_add.py", _integers((1024,), of=np.int32), lambda a: a + 1, ["npu", "0"],
@@ -148,15 +155,37 @@ DESIGNS = [
         ["-d", "npu", "-i1s", "4096", "-os", "4096"],
         {"passThrough.cc.o": (f"{_KERNELS}/generic/passThrough.cc", ["-DBIT_WIDTH=8"])}, layout="io-",
     ),
-    PublicDesign("passthrough_dmas", f"{_BASIC}/passthrough_dmas/passthrough_dmas.py", _integers(_V4096, of=np.int32), np.copy, ["npu", "4096"], layout="i-o"),
+    PublicDesign("passthrough_dmas", f"{_BASIC}/passthrough_dmas/passthrough_dmas.py", _integers(_V4096, of=np.int32), np.copy, ["4096", "npu"], layout="i-o"),
     PublicDesign(
-        "vector_vector_add", f"{_BASIC}/vector_vector_add/vector_vector_add.py", _integers((256,), (256,), of=np.int32), np.add, ["npu", "0"],
+        "vector_scalar_mul", f"{_BASIC}/vector_scalar_mul/vector_scalar_mul.py",
+        lambda rng: [rng.integers(-100, 100, 4096).astype(np.int16), np.array([3], dtype=np.int32)],
+        lambda a, factor: (a * factor[0]).astype(np.int16), ["-d", "npu", "-i1s", "8192", "-i2s", "4", "-os", "8192", "-bw", "16"],
+        {"scale.o": (f"{_KERNELS}/aie2/scale.cc", ["-DBIT_WIDTH=16"])},
     ),
     PublicDesign(
-        "vector_scalar_mul", f"{_BASIC}/vector_scalar_mul/vector_scalar_mul.py", _integers(_V4096, (2,)), None, ["-d", "npu"],
+        "vector_reduce_add", f"{_BASIC}/vector_reduce_add/vector_reduce_add.py", _integers((1024,), of=np.int32),
+        lambda a: a.sum(dtype=np.int32).reshape(1), ["npu", "0"],
+        {"reduce_add.cc.o": (f"{_KERNELS}/aie2/reduce_add.cc", [])},
+    ),
+    PublicDesign(
+        "row_wise_bias_add", f"{_BASIC}/row_wise_bias_add/row_wise_bias_add.py", _floats((384, 128), (128,), of=np.float32), np.add,
+        ["npu", "384", "128", "32", "32"],
+        {"kernel.o": (f"{_BASIC}/row_wise_bias_add/kernel.cc", ["-DDIM_m=32", "-DDIM_n=32"])}, tolerance=1e-12,
     ),
     PublicDesign("eltwise_add", f"{_ML}/eltwise_add/eltwise_add.py", _floats((65536,), (65536,)), _sum, ["npu", "0"], _ADD),
-    PublicDesign("relu", f"{_ML}/relu/relu.py", _floats((65536,)), None, ["npu", "0"]),
+    PublicDesign(
+        "vector_vector_mul", f"{_BASIC}/vector_vector_mul/vector_vector_mul.py", _integers((256,), (256,), of=np.int32), np.multiply,
+        ["npu", "0"],
+    ),
+    PublicDesign(
+        "vector_reduce_max (memtile)", f"{_BASIC}/vector_reduce_max/single_column_designs/vector_reduce_max_memtile.py",
+        _integers((1024,), of=np.int32, low=-100000, high=100000), lambda a: a.max().reshape(1),
+        ["-d", "npu", "-i1s", "4096", "-os", "4", "-dt", "i32"], {"reduce_max.cc.o": (f"{_KERNELS}/aie2/reduce_max.cc", [])},
+    ),
+    PublicDesign(
+        "relu", f"{_ML}/relu/relu.py", _floats((65536,)), lambda a: np.maximum(a, bfloat16(0)), ["-d", "npu", "-l", "65536", "-co", "4", "-ch", "1"],
+        {"relu.cc.o": (f"{_KERNELS}/aie2/relu.cc", [])},
+    ),
 ]
 
 
@@ -172,7 +201,7 @@ def main() -> int:
         if arguments.only in design.name:
             try:
                 print(f"{design.name}: {check(design, arguments.folder, arguments.ggml_hsa)}", flush=True)
-            except Exception as error:  # Of a design or of the simulator; the others are still run.
+            except (Exception, SystemExit) as error:  # Of a design or of the simulator; the others are still run.
                 failed += 1
                 print(f"{design.name}: FAILED: {type(error).__name__}: {error}", flush=True)
     return 1 if failed else 0
