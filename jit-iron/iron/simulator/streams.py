@@ -144,6 +144,9 @@ class Stream:
 
 def whole_dims(dims: list, elements: int, what: str) -> list:
     """`dims` with the outermost as long as the transfer is: a descriptor has its length, and no count for that dimension."""
+    while dims and dims[0][0] == 1:
+        # A dimension that is never stepped says nothing.
+        dims = dims[1:]
     if not dims:
         return dims
     inner = prod(size for size, _ in dims[1:])

@@ -179,8 +179,8 @@ DESIGNS = [
     ),
     PublicDesign(
         "vector_reduce_max (memtile)", f"{_BASIC}/vector_reduce_max/single_column_designs/vector_reduce_max_memtile.py",
-        _integers((1024,), of=np.int32, low=-100000, high=100000), lambda a: a.max().reshape(1),
-        ["-d", "npu", "-i1s", "4096", "-os", "4", "-dt", "i32"], {"reduce_max.cc.o": (f"{_KERNELS}/aie2/reduce_max.cc", [])},
+        _integers((8192,), of=np.int32, low=-100000, high=100000), lambda a: a.max().reshape(1),
+        ["-d", "npu", "-i1s", "32768", "-os", "4", "-dt", "i32"], {"reduce_max.cc.o": (f"{_KERNELS}/aie2/reduce_max.cc", [])},
     ),
     PublicDesign(
         "relu", f"{_ML}/relu/relu.py", _floats((65536,)), lambda a: np.maximum(a, bfloat16(0)), ["-d", "npu", "-l", "65536", "-co", "4", "-ch", "1"],
