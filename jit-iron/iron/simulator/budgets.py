@@ -14,6 +14,7 @@ def check_budgets(program: ArrayProgram) -> None:
     """Raises LimitExceeded, with the sum written out, for the first tile that is asked for more than it has."""
     _check_places(program)
     _check_channels(program)
+    _check_descriptors(program)
     _check_memory(program)
 
 
@@ -49,6 +50,20 @@ def _check_channels(program: ArrayProgram) -> None:
         if len(fifos) > most:
             names = ", ".join(fifo.name for fifo in fifos)
             raise LimitExceeded(f"{tile} has {most} DMA channels {way}, and {len(fifos)} fifos need one: {names}", fifos[most].place)
+
+
+def _check_descriptors(program: ArrayProgram) -> None:
+    """A channel of a core or mem tile needs a descriptor for each element of its fifo."""
+    parts: dict[Tile, list[tuple[Fifo, int]]] = defaultdict(list)
+    for fifo in program.fifos:
+        for end in () if fifo.shared else (fifo.producer, *fifo.consumers):
+            if end.tile.row != hardware.SHIM_ROW:
+                parts[end.tile].append((fifo, end.depth))
+    for tile, fifos in parts.items():
+        total, most = sum(depth for _, depth in fifos), limits(tile.row).descriptors
+        if total > most:
+            listed = " + ".join(f"{fifo.name} {depth}" for fifo, depth in fifos)
+            raise LimitExceeded(f"{tile} has {most} DMA descriptors, and {total} are needed: {listed}", fifos[-1][0].place)
 
 
 def _check_memory(program: ArrayProgram) -> None:

@@ -78,7 +78,8 @@ class Libraries:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise SimulationError(f"{command[0]} could not compile {source.path or 'a core function'}: {error}; CXX names another compiler") from None
+            what = source.path or "a core function"
+            raise SimulationError(f"{command[0]} could not compile {what}: {error}; CXX names another compiler") from None
         if done.returncode:
             raise SimulationError(f"{command[0]} does not compile {source.path or 'a core function'}:\n{_first_errors(done.stderr)}")
         return ctypes.CDLL(str(library))
@@ -127,7 +128,8 @@ def call(name: str, library: ctypes.CDLL, source: str, types: list, arguments: t
 def check(name: str, types: list, arguments: tuple) -> None:
     """Raises BadCall when arguments and declared types differ in number, kind, extents or element type."""
     if len(arguments) != len(types):
-        raise BadCall(f"core function {name} takes {len(types)} arguments ({', '.join(map(type_text, types))}) and is given {len(arguments)}")
+        declared = ", ".join(map(type_text, types))
+        raise BadCall(f"core function {name} takes {len(types)} arguments ({declared}) and is given {len(arguments)}")
     for index, (of_type, argument) in enumerate(zip(types, arguments)):
         if hasattr(of_type, "__args__"):
             if not isinstance(argument, View):

@@ -22,10 +22,10 @@ def order(sizes: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
 
 def check_words(what: str, sizes: list[int], strides: list[int], itemsize: int, offset: int, place: str) -> None:
     """A DMA moves whole words: start, length and steps must be."""
-    for name, number in (("begins at byte", offset * itemsize), ("moves", prod(sizes[-1:]) * itemsize)):
-        if number % WORD:
-            raise BadTransfer(f"{what} {name} {number} bytes, not a multiple of {WORD}" if name == "moves"
-                              else f"{what} begins at byte {number}, not a multiple of {WORD}", place)
+    if offset * itemsize % WORD:
+        raise BadTransfer(f"{what} begins at byte {offset * itemsize}, not a multiple of {WORD}", place)
+    if sizes[-1] * itemsize % WORD:
+        raise BadTransfer(f"{what} moves {sizes[-1] * itemsize} bytes, not a multiple of {WORD}", place)
     for index, (size, stride) in enumerate(zip(sizes, strides)):
         innermost = index == len(sizes) - 1
         if size > 1 and stride * itemsize % WORD and not (innermost and stride == 1):
@@ -83,6 +83,8 @@ def _check_steps(what: str, sizes: list[int], strides: list[int], itemsize: int,
 def _check_step(what: str, stride: int, itemsize: int, limits: TileLimits, place: str, zero: bool) -> None:
     words = stride * itemsize / WORD
     if words > limits.largest_step:
-        raise BadTransfer(f"{what} has a step of {stride} elements; a descriptor of a {limits.kind} steps {limits.largest_step} words", place)
+        raise BadTransfer(
+            f"{what} has a step of {stride} elements; a descriptor of a {limits.kind} steps {limits.largest_step} words", place
+        )
     if stride < 0 or (stride == 0 and not zero):
         raise BadTransfer(f"{what} has a step of {stride}; it must be positive, only the outermost may be 0", place)

@@ -241,7 +241,9 @@ class Machine:
             raise BadCall(f"fifo {fifo.name} has no consumer", fifo.place)
         itemsize = array_dtype(fifo.of_type).itemsize
         if fifo.bytes % hardware.WORD and not fifo.shared:
-            raise BadTransfer(f"an element of fifo {fifo.name} has {fifo.bytes} bytes; a DMA moves multiples of {hardware.WORD}", fifo.place)
+            raise BadTransfer(
+                f"an element of fifo {fifo.name} has {fifo.bytes} bytes; a DMA moves multiples of {hardware.WORD}", fifo.place
+            )
         if fifo.shared:
             pool = Pool(f"fifo {fifo.name}", fifo.bytes, fifo.producer.depth)
             self._pools[(id(fifo), None)] = pool

@@ -94,7 +94,9 @@ def tile(col: int, row: int, allocation_scheme: str | None = None) -> Tile:
 class external_func:  # noqa: N801 - IRON's name.
     """A core function of an object file."""
 
-    def __init__(self, name: str, inputs: list, outputs: list | None = None, visibility: str = "private", link_with: str | None = None) -> None:
+    def __init__(
+        self, name: str, inputs: list, outputs: list | None = None, visibility: str = "private", link_with: str | None = None
+    ) -> None:
         if outputs:
             raise Unknown(f"core function {name} returns something, which is not simulated")
         self.name, self.inputs, self.link_with = name, list(inputs), link_with
@@ -119,7 +121,9 @@ class object_fifo:  # noqa: N801 - IRON's name.
         consumers = list(consumerTiles) if isinstance(consumerTiles, (list, tuple)) else [consumerTiles]
         depths = list(depth) if isinstance(depth, (list, tuple)) else [depth] * (1 + len(consumers))
         if len(depths) != 1 + len(consumers) or any(int(d) < 1 for d in depths):
-            raise BadCall(f"fifo {name} has depths {depths}; one for the producer and one for each of {len(consumers)} consumers, all at least 1")
+            raise BadCall(
+                f"fifo {name} has depths {depths}; one for the producer and one for each of {len(consumers)} consumers, all at least 1"
+            )
         dims = list(dimensionsFromStreamPerConsumer or [[] for _ in consumers])
         if len(dims) != len(consumers):
             raise BadCall(f"fifo {name} has {len(consumers)} consumers and {len(dims)} transformations from the stream")
@@ -154,14 +158,19 @@ class object_fifo:  # noqa: N801 - IRON's name.
         for index, end in enumerate(self.fifo.consumers):
             if end.tile == at:
                 return objects.machine().port(self.fifo, at, False, index)
-        raise BadCall(f"the core of {at} consumes of fifo {self.fifo.name}, whose consumers are {', '.join(str(e.tile) for e in self.fifo.consumers)}")
+        consumers = ", ".join(str(end.tile) for end in self.fifo.consumers)
+        raise BadCall(f"the core of {at} consumes of fifo {self.fifo.name}, whose consumers are {consumers}")
 
 
 def object_fifo_link(fifoIns, fifoOuts, srcOffsets=(), dstOffsets=()) -> None:
     """Fifos that end and begin in the same memory."""
     program = _program("object_fifo_link")
-    sources, targets = ([_fifo(program, one) for one in (many if isinstance(many, (list, tuple)) else [many])] for many in (fifoIns, fifoOuts))
-    program.links.append(Link(sources, targets, [int(n) for n in srcOffsets], [int(n) for n in dstOffsets], caller()))
+    offsets = [int(n) for n in srcOffsets], [int(n) for n in dstOffsets]
+    program.links.append(Link(_fifos(program, fifoIns), _fifos(program, fifoOuts), *offsets, caller()))
+
+
+def _fifos(program: ArrayProgram, given: object) -> list[Fifo]:
+    return [_fifo(program, one) for one in (given if isinstance(given, (list, tuple)) else [given])]
 
 
 def _fifo(program: ArrayProgram, given: object) -> Fifo:

@@ -194,9 +194,8 @@ class TensorTiler2D:
             first = [
                 index // steps[axis] * steps[axis] * repeats[axis] + index % steps[axis] for axis, index in enumerate((row, column))
             ]
-            sizes, strides = _group(
-                whole, tile, steps, repeats, [tiles[axis] - first[axis] for axis in (0, 1)], tile_col_major, tile_group_col_major, prune_step
-            )
+            left = [tiles[axis] - first[axis] for axis in (0, 1)]
+            sizes, strides = _group(whole, tile, steps, repeats, left, tile_col_major, tile_group_col_major, prune_step)
             if pattern_repeat > 1:
                 _repeat(sizes, strides, pattern_repeat)
             offset = first[0] * tile[0] * whole[1] + first[1] * tile[1]

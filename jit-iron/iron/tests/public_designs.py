@@ -148,14 +148,18 @@ DESIGNS = [
         ["npu", "0"], layout="i-o",
     ),
     PublicDesign(
-        "vector_scalar_add", f"{_BASIC}/vector_scalar_add/vector_scalar_add.py", _integers((1024,), of=np.int32), lambda a: a + 1, ["npu", "0"],
+        "vector_scalar_add", f"{_BASIC}/vector_scalar_add/vector_scalar_add.py", _integers((1024,), of=np.int32), lambda a: a + 1,
+        ["npu", "0"],
     ),
     PublicDesign(
         "passthrough_kernel", f"{_BASIC}/passthrough_kernel/passthrough_kernel.py", _integers(_V4096, of=np.uint8, low=0), np.copy,
         ["-d", "npu", "-i1s", "4096", "-os", "4096"],
         {"passThrough.cc.o": (f"{_KERNELS}/generic/passThrough.cc", ["-DBIT_WIDTH=8"])}, layout="io-",
     ),
-    PublicDesign("passthrough_dmas", f"{_BASIC}/passthrough_dmas/passthrough_dmas.py", _integers(_V4096, of=np.int32), np.copy, ["4096", "npu"], layout="i-o"),
+    PublicDesign(
+        "passthrough_dmas", f"{_BASIC}/passthrough_dmas/passthrough_dmas.py", _integers(_V4096, of=np.int32), np.copy, ["4096", "npu"],
+        layout="i-o",
+    ),
     PublicDesign(
         "vector_scalar_mul", f"{_BASIC}/vector_scalar_mul/vector_scalar_mul.py",
         lambda rng: [rng.integers(-100, 100, 4096).astype(np.int16), np.array([3], dtype=np.int32)],
@@ -183,7 +187,8 @@ DESIGNS = [
         ["-d", "npu", "-i1s", "32768", "-os", "4", "-dt", "i32"], {"reduce_max.cc.o": (f"{_KERNELS}/aie2/reduce_max.cc", [])},
     ),
     PublicDesign(
-        "relu", f"{_ML}/relu/relu.py", _floats((65536,)), lambda a: np.maximum(a, bfloat16(0)), ["-d", "npu", "-l", "65536", "-co", "4", "-ch", "1"],
+        "relu", f"{_ML}/relu/relu.py", _floats((65536,)), lambda a: np.maximum(a, bfloat16(0)),
+        ["-d", "npu", "-l", "65536", "-co", "4", "-ch", "1"],
         {"relu.cc.o": (f"{_KERNELS}/aie2/relu.cc", [])},
     ),
 ]

@@ -109,7 +109,8 @@ class Refused(unittest.TestCase):
         # It keeps its first element, so that acquiring one gives the same again, and the second tile is never taken.
         self.refuse(errors.SimulationError, "has moved", self.core(forgets, fill=64, drain=32))
         self.refuse(errors.Deadlock, "the sequence waits for the drain of fifo out", self.core(self.copy, fill=16, drain=32))
-        self.refuse(errors.Deadlock, "core (0,2): the consumer of fifo in waits for 1 full element", self.core(self.copy, fill=16, drain=32))
+        waits = "core (0,2): the consumer of fifo in waits for 1 full element"
+        self.refuse(errors.Deadlock, waits, self.core(self.copy, fill=16, drain=32))
 
     def test_elements_are_not_used_after_release(self) -> None:
         def late(of_in, of_out) -> None:
@@ -187,9 +188,10 @@ class Refused(unittest.TestCase):
 
         self.refuse(errors.LimitExceeded, "no core of npu2_1col is left", too_many)
 
-    def test_queues_and_descriptors(self) -> None:
-        first = [self.linear(16)] * 4
+    def test_descriptors_of_a_core(self) -> None:
+        self.refuse(errors.LimitExceeded, "core (0,2) has 16 DMA descriptors, and 18 are needed: in 9 + out 9", self.core(self.copy, depth=9))
 
+    def test_queues_and_descriptors(self) -> None:
         def queue():
             fifo = self.iron.ObjectFifo(line(16), name="in")
             out = fifo.cons().forward(name="out").cons()
@@ -214,7 +216,6 @@ class Refused(unittest.TestCase):
 
         with self.assertRaisesRegex(errors.LimitExceeded, "needs a descriptor of shim .*, and all 16 are in use"):
             descriptors().execute([np.zeros(64, np.int32), np.zeros(1024, np.int32)])
-        self.assertEqual(len(first), 4)
 
     def test_transfers_that_no_dma_does(self) -> None:
         for words, offset, sizes, strides in (
@@ -257,7 +258,8 @@ class Refused(unittest.TestCase):
 
     def test_the_end_of_the_sequence(self) -> None:
         self.refuse(errors.SimulationError, "nobody waits for the drain of fifo out", self.moved(self.linear(64), wait=False))
-        self.refuse(errors.SimulationError, "the fill of fifo in has moved", self.moved(self.linear(64), self.tap(0, [8, 1, 1, 16], [0, 0, 0, 1])))
+        surplus = self.tap(0, [8, 1, 1, 16], [0, 0, 0, 1])
+        self.refuse(errors.SimulationError, "the fill of fifo in has moved", self.moved(self.linear(64), surplus))
 
     def test_core_functions_get_what_they_declare(self) -> None:
         nothing = self.iron.ExternalFunction("nothing", source_string=BESIDE, arg_types=[line(16), np.int32])
@@ -274,7 +276,7 @@ class Refused(unittest.TestCase):
             (errors.BadCall, 'has no function absent; it is looked up by that name, so it is declared extern "C"',
              lambda i, o: missing(i.acquire(1), 3)),
             (errors.SimulationError, "does not compile a core function", lambda i, o: broken(i.acquire(1), 3)),
-            (errors.SimulationError, "core function write_beside wrote outside of element 0 of fifo out", lambda i, o: beside(o.acquire(1))),
+            (errors.SimulationError, "write_beside wrote outside of element 0 of fifo out", lambda i, o: beside(o.acquire(1))),
             (errors.SimulationError, "linked from nowhere.o, and its source is not known", lambda i, o: unknown(i.acquire(1), 3)),
         ):
             with self.subTest(words):
