@@ -27,7 +27,7 @@ public:
 
     template <typename T>
         requires std::is_arithmetic_v<T>
-    constexpr bfloat16(T value) : bits_(cut(static_cast<float>(value))) {}
+    [[gnu::always_inline]] constexpr bfloat16(T value) : bits_(cut(static_cast<float>(value))) {}
 
     static constexpr bfloat16 from_bits(std::uint16_t bits) {
         bfloat16 result;
@@ -64,7 +64,8 @@ public:
     }
 
 private:
-    static constexpr std::uint16_t cut(float value) {
+    // In line, so that the compiler sees at the call whether the value is a constant.
+    [[gnu::always_inline]] static constexpr std::uint16_t cut(float value) {
         if (std::is_constant_evaluated() || __builtin_constant_p(value))
             return aie::simulation::round_to_bf16(value, aie::rounding_mode::conv_even);
         return aie::simulation::round_to_bf16(value, aie::simulation::rounding());

@@ -1,0 +1,107 @@
+"""Estimates how large a core function becomes in the program memory of a core.
+
+The rule: the function is compiled for this machine without inlining, and its calls are counted as though each were compiled into
+its place, as AMD's compilers do with small functions. A call of aie_api counts as many instructions as the array needs for it (the
+table below); of the machine's own code, comparisons, branches, sums and products of scalars count one each. An instruction takes
+`BYTES`. Loops count once: nothing is assumed to be unrolled.
+
+BYTES is the size of a bundle with one vector instruction and nothing beside it; full bundles are larger, but have several. The
+estimate says whether a function is near the limit, not what its size is. It is of one function: a core that has several, such as
+one for whole tiles and one for the last, has room for them together only.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from functools import cache
+
+BYTES = 6
+PROGRAM_MEMORY = 16 * 1024
+# Loading a constant of 32 bits and spreading it.
+BROADCAST = 2
+# A product of f32: six bf16 are split off (a conversion and a subtraction each, but for the last of three), nine products are summed.
+F32_PRODUCT = 6 + 4 + 9
+# The vector element types' sizes, as they are in demangled names.
+SIZES = {"signed char": 1, "unsigned char": 1, "short": 2, "unsigned short": 2, "int": 4, "unsigned int": 4, "bfloat16": 2, "float": 4}
+COUNTED = re.compile(r"^(?:cmp|test|j(?!mp)|add|sub|imul|idiv|div|and|or|xor|sh|sa|b\.|cb|tb|mul|sdiv|udiv|madd|ls|as)")
+
+
+def instructions(call: str) -> int | None:
+    """How many instructions the array needs for a call of aie_api by its demangled name; None for other functions."""
+    qualified = _qualified(call)
+    # Types of aie_api have its name too, where they are what a design's own function returns.
+    if not qualified.startswith("aie::"):
+        return None
+    vectors = re.findall(r"aie::vector<([a-z0-9 ]+), (\d+)u>", call)
+    sizes = [SIZES.get(of_type, 4) * int(count) for of_type, count in vectors]
+    registers = max(1, -(-max(sizes, default=64) // 64))
+    lanes = max([int(count) for count in re.findall(r"(?:vector<[a-z0-9 ]+|accum<[a-z0-9]+), (\d+)u>", call)], default=16)
+    name = qualified.split("::")[-1]
+    if name in ("mul", "mac", "msc", "negmul", "mul_square"):
+        types = {of_type for of_type, _ in vectors}
+        if "float" in types:
+            return F32_PRODUCT * -(-lanes // 16)
+        return 8 * -(-lanes // 16) if types & {"int", "unsigned int"} else 2 * -(-lanes // 32)
+    if name in ("reduce_add", "reduce_max", "reduce_min"):
+        return 2 * (lanes.bit_length() - 1) + 1
+    if name in ("inv", "invsqrt", "sqrt", "div"):
+        return 5 * F32_PRODUCT
+    if name == "broadcast":
+        return BROADCAST
+    if name in ("lt", "le", "gt", "ge", "eq", "neq", "max", "min", "select"):
+        return 2 * registers
+    if name in ("get", "set", "set_rounding", "set_saturation", "operator&", "operator|", "operator~"):
+        return 1
+    if name in ("cast_to", "vector", "accum", "mask", "data", "zeros", "check_address", "swap"):
+        return 0
+    if name in ("mul_matrix", "mmul"):
+        return 1
+    return registers
+
+
+def _qualified(call: str) -> str:
+    """The function's name with its namespaces, without template arguments, result and arguments."""
+    plain = call.replace("(anonymous namespace)", "anonymous").replace("operator()", "operator_call")
+    plain = re.sub(r"operator(?:<=>|<<=?|>>=?|<=|>=|->|<|>)", "operator_sign", plain)
+    before = None
+    while before != plain:
+        before = plain
+        plain = re.sub(r"\{lambda\([^(){}]*\)#\d+\}", "lambda", re.sub(r"<[^<>]*>", "", plain))
+    return plain.split("(")[0].strip().split(" ")[-1]
+
+
+def estimate(assembly: str, function: str) -> int:
+    """Bytes of `function` by the assembly of this machine, made with -fno-inline."""
+    bodies = _bodies(assembly)
+
+    @cache
+    def count(name: str) -> int:
+        own, calls = bodies.get(name, (0, ()))
+        total = own
+        for callee in calls:
+            known = instructions(callee)
+            total += known if known is not None else count(callee)
+        return total
+
+    if function not in bodies:
+        raise ValueError(f"{function} is not in the assembly; there are: {', '.join(list(bodies)[:5])} ...")
+    return count(function) * BYTES
+
+
+def _bodies(assembly: str) -> dict[str, tuple[int, tuple[str, ...]]]:
+    demangled = subprocess.run(["c++filt"], input=assembly, capture_output=True, text=True, check=True).stdout
+    bodies: dict[str, tuple[int, tuple[str, ...]]] = {}
+    name, own, calls = None, 0, []
+    for line in demangled.splitlines():
+        if not line.startswith(("\t", " ", ".", "#")) and line.endswith(":"):
+            name, own, calls = line[:-1].strip('"'), 0, []
+            bodies[name] = (0, ())
+        elif name and line.startswith("\t") and not line.startswith("\t."):
+            operation, _, operands = line.strip().partition("\t")
+            if operation in ("call", "callq", "bl", "jmp") and not operands.startswith((".", "*")):
+                calls.append(operands.removesuffix("@PLT").strip('"'))
+            elif COUNTED.match(operation):
+                own += 1
+            bodies[name] = (own, tuple(calls))
+    return bodies
