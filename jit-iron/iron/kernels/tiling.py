@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import gcd
 
+from design import Unsupported
 from generation import VECTOR_BYTES, WORD_BYTES
 
 MOST_REPEATS = 64
@@ -114,6 +115,12 @@ def divide(elements: int, item_sizes: list[int], columns: int, largest_tile: int
         raise ValueError(f"{elements} elements in tiles of at most {largest_tile}, which must be {lanes} at least")
     step = granule(item_sizes)
     padded = round_up(elements, step)
+    if padded != elements and len(set(item_sizes)) > 1:
+        sizes = " and ".join(str(size) for size in sorted(set(item_sizes)))
+        raise Unsupported(
+            f"{elements} elements of {sizes} bytes: the words of the narrow type end behind the last element of the wide one; "
+            f"a multiple of {step} elements works, and so does one type"
+        )
     tile = min(round_up(-(-padded // columns), lanes), largest_tile // lanes * lanes)
     whole, tail = divmod(padded, tile)
     used = min(columns, whole + (tail > 0))

@@ -15,9 +15,7 @@ import sys
 import unittest
 import zlib
 
-import numpy as np
-from kernel_cores import IRON, NUMPY_TYPES
-from ml_dtypes import bfloat16
+from kernel_cores import IRON, NUMPY_TYPES, bfloat16, np
 
 sys.path[:0] = [str(IRON / "kernels"), str(IRON)]
 
@@ -35,7 +33,9 @@ DESIGN_MODULES = (
 )  # fmt: skip
 ARCHITECTURES = ("aie2", "aie2p")
 RELEASES = ("1.3", "1.4")
-TOLERANCE, PRODUCT_TOLERANCE, NARROW_TOLERANCE = 1e-7, 5e-4, 1e-5
+TOLERANCE, PRODUCT_TOLERANCE = 1e-7, 5e-4
+# Half a unit of bf16's eight bits, squared.
+NARROW_TOLERANCE = 2.0**-16 * 1.01
 FLAT = [(1, 1, 1, 1), (33, 1, 1, 1), (64, 16, 1, 1), (257, 129, 1, 1), (4096, 8, 1, 1)]
 BROADCAST = [
     ((1, 1, 1, 1), (1, 1, 1, 1)),
@@ -44,7 +44,10 @@ BROADCAST = [
     ((12, 6, 40, 2), (4, 3, 2, 1)),
     ((4096, 8, 1, 1), (4096, 1, 1, 1)),
 ]
-ALL = os.environ.get("KERNELS") == "all"
+# All shapes of every case; two of them; or one in every third case, which is what there is time for in CI.
+CHOICE = os.environ.get("KERNELS", "few")
+if CHOICE not in ("all", "some", "few"):
+    raise ValueError(f"KERNELS={CHOICE!r}; all, some and few are possible")
 
 
 def params(*words):
@@ -119,10 +122,12 @@ class SimulatedTest(unittest.TestCase):
         self.number = 0
 
     def shapes(self, shapes):
-        """Those to run: all, or two that differ from call to call."""
+        """Those to run, which differ from call to call."""
         self.number += 1
-        if ALL:
+        if CHOICE == "all":
             return shapes
+        if CHOICE == "few":
+            return [shapes[self.number // 3 % len(shapes)]] if self.number % 3 == 1 else []
         return [shapes[self.number % len(shapes)], shapes[(self.number + 2) % len(shapes)]]
 
     def values(self, tensor, low=0.25, high=4.0):
@@ -157,7 +162,7 @@ class SimulatedTest(unittest.TestCase):
         self.assertTrue(np.isfinite(wide).all())
         if dtype == "bf16":
             rounded = exact.astype(np.float32).astype(bfloat16)
-            different = np.count_nonzero(rounded.view(np.uint16) != result.view(np.uint16))
+            different = np.count_nonzero(rounded != result)
             self.assertLessEqual(different, len(result) // 100)
             tolerance = NARROW_TOLERANCE
         self.assertLess(nmse(wide, exact), tolerance)
@@ -176,6 +181,10 @@ class SimulatedTest(unittest.TestCase):
         a, b = (TensorDesc(dtype, shape) for dtype, shape in zip(types, shapes))
         output = TensorDesc(types[2], shapes[0])
         x, y = self.values(a), self.values(b)
+        if a.itemsize != output.itemsize and a.size % 2:
+            with self.assertRaisesRegex(Unsupported, "the words of the narrow type end behind"):
+                self.run_design("binary_ops", f"ggml_op_{name}", arch, [a, b], output, [x, y], None)
+            return
         result = self.run_design("binary_ops", f"ggml_op_{name}", arch, [a, b], output, [x, y], None)
         wide = np.int64 if types[0].startswith("i") else np.float64
         repeats = [n // m for n, m in zip(shapes[0][::-1], shapes[1][::-1])]
@@ -209,7 +218,8 @@ class SimulatedTest(unittest.TestCase):
 
     def test_rms_norm(self):
         for arch in ARCHITECTURES:
-            for shape in [(1, 1, 1, 1), (33, 7, 1, 1), (64, 4, 1, 1), (100, 30, 3, 2), (2048, 8, 1, 1), (8192, 3, 1, 1)]:
+            shapes = [(1, 1, 1, 1), (33, 7, 1, 1), (64, 4, 1, 1), (100, 30, 3, 2), (2048, 8, 1, 1), (8192, 3, 1, 1)]
+            for shape in shapes if CHOICE == "all" else shapes[1:4]:
                 with self.subTest(arch=arch, shape=shape):
                     tensor, given = TensorDesc("f32", shape), params(1e-5)
                     x = self.values(tensor)
@@ -228,7 +238,7 @@ class SimulatedTest(unittest.TestCase):
             ((1100, 5, 2, 1), (1100, 5, 1, 1), 0.0),
         ]
         for arch in ARCHITECTURES:
-            for shape, mask_shape, bias in cases:
+            for shape, mask_shape, bias in cases if CHOICE == "all" else cases[1:4]:
                 for mask_type in ("f32", "bf16") if mask_shape and mask_shape[0] % 2 == 0 else ("f32",):
                     with self.subTest(arch=arch, shape=shape, mask=mask_shape, type=mask_type, bias=bias):
                         self.soft_max(arch, shape, mask_shape, mask_type, bias)

@@ -37,10 +37,11 @@ inline Floats elu(Floats x) { return choose(is_above(x, 0.0f), x, expm1(x)); }
 
 inline Floats sigmoid(Floats x) { return lanes::sigmoid(x); }
 
-/// x times a share of it; infinity times nothing is nothing here, as the limit is.
+/// x times a share of it, which is nothing far below zero and all of it far above. The ends are chosen, not computed: a product of
+/// f32 is made of several, and with infinity as a factor some of them are not numbers.
 inline Floats gate(Floats x, Floats share) {
-    const Flags gone = is_below(x, -100.0f);
-    return choose(gone, all(0.0f), mul(x, share));
+    const Floats low = choose(is_below(x, -100.0f), all(0.0f), mul(x, share));
+    return keep_nan(x, choose(is_above(x, 100.0f), x, low));
 }
 
 inline Floats silu(Floats x) { return gate(x, sigmoid(x)); }
@@ -61,24 +62,32 @@ inline Floats gelu(Floats x) {
 
 inline Floats hardsigmoid(Floats x) {
     const Floats y = relu(mul(add(x, all(3.0f)), 1.0f / 6));
-    return choose(is_above(y, 1.0f), all(1.0f), y);
+    return choose(is_above(x, 3.0f), all(1.0f), y);
 }
 
-inline Floats hardswish(Floats x) { return mul(x, hardsigmoid(x)); }
+inline Floats hardswish(Floats x) {
+    const Floats low = choose(is_below(x, -3.0f), all(0.0f), mul(x, hardsigmoid(x)));
+    return keep_nan(x, choose(is_above(x, 3.0f), x, low));
+}
 
 inline Floats sqr(Floats x) { return mul(x, x); }
 
+/// The square root; 0 of what is too small to be a normal number.
 inline Floats sqrt(Floats x) {
-    // Of numbers so small or so large that their halves are out of range the root is taken after scaling by a square.
+    // Near the ends of the range products lose digits, so there the exponent is moved by an even number, which is exact.
     const Flags small = below(x, 0x1p-60f);
     const Flags large = above(x, 0x1p60f);
-    const Floats scaled = mul(x, choose(small, all(0x1p80f), choose(large, all(0x1p-80f), all(1.0f))));
-    const Floats y = mul(scaled, inverse_root(scaled));
-    const Floats closer = fma(mul(inverse_root(scaled), 0.5f), fnma(y, y, scaled), y);
+    const Words moved = aie::select(aie::select(all_words(0), all_words(-(80 << 23)), large), all_words(80 << 23), small);
+    const Floats scaled = floats(aie::add(bits(x), moved));
+    const Floats inverse = inverse_root(scaled);
+    const Floats y = mul(scaled, inverse);
+    const Floats closer = fma(mul(inverse, 0.5f), fnma(y, y, scaled), y);
     const Floats root = mul(closer, choose(small, all(0x1p-40f), choose(large, all(0x1p40f), all(1.0f))));
-    // Zero and infinity are their own roots; of what is negative there is none.
-    const Flags own = aie::eq(bits(magnitude(x)), all_words(0)) | aie::eq(bits(x), all_words(0x7f800000));
-    const Floats result = choose(own, x, choose(is_below(x, 0.0f), all(__builtin_nanf("")), root));
+    const Words size = bits(magnitude(x));
+    const Flags zero = aie::lt(size, all_words(0x00800000));
+    const Flags infinite = aie::eq(bits(x), all_words(0x7f800000));
+    Floats result = choose(is_below(x, 0.0f), all(__builtin_nanf("")), root);
+    result = choose(infinite, x, choose(zero, with_sign(all(0.0f), x), result));
     return keep_nan(x, result);
 }
 
