@@ -4,13 +4,16 @@
 //! private apt state, and run from there: a wheel is a zip archive Python can import from.
 
 use crate::apt::{self, PrivateApt};
+use crate::process::run_helper;
 use crate::workspace;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 const PACKAGE: &str = "python3-pip-whl";
+const LIMIT: Duration = Duration::from_secs(600);
 
 pub fn python() -> Command {
     Command::new("python3")
@@ -28,6 +31,20 @@ pub fn pip() -> Result<Command> {
     }
     command.args(["-m", "pip", "--disable-pip-version-check"]);
     Ok(command)
+}
+
+/// The folder of a Python package, which is put under `target/tools` if it is not there.
+pub fn package(name: &str, offline: bool) -> Result<PathBuf> {
+    let folder = workspace::target().join("tools").join(format!("python-{name}"));
+    if folder.join(name).is_dir() {
+        return Ok(folder);
+    }
+    ensure!(!offline, "there is no {name} in {}, and --offline forbids the download", folder.display());
+    let mut pip = pip()?;
+    pip.args(["install", "--quiet", "--no-deps", "--upgrade", "--only-binary", ":all:"]);
+    pip.args(["--root-user-action", "ignore", "--target"]).arg(&folder).arg(name);
+    run_helper(&mut pip, LIMIT).with_context(|| format!("pip could not get the Python package {name}; try again"))?;
+    Ok(folder)
 }
 
 /// pip's wheel under `target/pip`, fetched if it is not there.

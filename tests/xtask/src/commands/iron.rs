@@ -1,39 +1,71 @@
-//! `cargo xtask iron`: the Python side of compiling with IRON, on test doubles of its two programs.
+//! `cargo xtask iron`: the Python side of compiling with IRON, without IRON.
 //!
-//! mlir-aie and Peano cannot be had from a package index, so nothing here runs them: the doubles check the command lines that
-//! both generations of the toolchain are given, and the protocol between the library and its workers is spoken for real.
+//! mlir-aie and Peano cannot be had from a package index, so nothing here runs them. Doubles check the command lines that both generations
+//! of the toolchain are given, and the protocol between the library and its workers is spoken for real. The designs run in
+//! the simulator (docs/iron-simulator.md), with their core functions compiled by the machine's C++ compiler.
 
-use crate::python::python;
+use crate::python::{package, python};
 use crate::session::Options;
+use crate::tools::compilers;
 use crate::workspace;
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 
-/// Run the tests of the IRON worker, on doubles of aiecc and Peano's clang++.
+/// What designs and simulator import.
+const PACKAGES: &[&str] = &["numpy", "ml_dtypes"];
+
+/// How many shapes of each case run in the simulator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kernels {
+    /// One in every third case
+    Few,
+    /// Two of each case
+    Some,
+    /// All of them
+    All,
+}
+
+/// Run the tests of the IRON worker, on doubles of aiecc and Peano's clang++, and the designs in the simulator.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   cargo xtask iron
+  cargo xtask iron --kernels all             every shape of every design, which takes half an hour or more
   cargo xtask iron --shells \"bash zsh\"      also the set-up script in these shells
 
-Needs Python 3.10 or later and nothing else. IRON itself does not run. Exit code 1 if a test failed.")]
+Needs Python 3.10 or later, a C++ compiler, and numpy and ml_dtypes, which it puts into target/tools. IRON itself does not run. Exit
+code 1 if a test failed.")]
 pub struct IronArgs {
     /// Shells to try env_setup.sh in, separated by spaces
     #[arg(long, value_name = "LIST")]
     shells: Option<String>,
+    /// How much of the designs' cases runs in the simulator
+    #[arg(long, value_enum, value_name = "PART", default_value_t = Kernels::Few)]
+    kernels: Kernels,
 }
 
-pub fn run(args: &IronArgs, _: &Options) -> Result<()> {
+pub fn run(args: &IronArgs, options: &Options) -> Result<()> {
+    compilers(options.offline)?;
+    let packages = PACKAGES.iter().map(|name| package(name, options.offline)).collect::<Result<Vec<_>>>()?;
     let mut command = python();
     command.args(["-m", "unittest", "discover", "-s", "jit-iron/iron/tests"]).current_dir(workspace::root());
     // Python would leave its caches among the sources.
     command.env("PYTHONDONTWRITEBYTECODE", "1");
+    command.env("PYTHONPATH", std::env::join_paths(packages).context("the path of this checkout has a colon")?);
+    command.env(
+        "KERNELS",
+        match args.kernels {
+            Kernels::Few => "few",
+            Kernels::Some => "some",
+            Kernels::All => "all",
+        },
+    );
     if let Some(shells) = &args.shells {
         command.env("TEST_SHELLS", shells);
     }
     let status =
         command.status().context("cannot start python3; install Python 3 (Debian: apt-get install python3)")?;
     if !status.success() {
-        bail!("iron: the tests of the IRON worker failed; their output is above");
+        bail!("iron: the tests of the IRON worker or of the designs failed; their output is above");
     }
     Ok(())
 }
