@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kChunk = CHUNK;
 /// Rows of A in a block, and words of an object of the result.
-constexpr int kRowsA = 64;
+[[maybe_unused]] constexpr int kRowsA = 64;
 
 /// Where an operand's words are.
 struct Operand {
@@ -89,7 +89,7 @@ inline lanes::Sums multiply_add(lanes::Sums sums, const A_TYPE *a, const B_TYPE 
 }
 #endif
 
-inline float dot(const A_TYPE *__restrict a, const B_TYPE *__restrict b) {
+[[maybe_unused]] inline float dot(const A_TYPE *__restrict a, const B_TYPE *__restrict b) {
     lanes::Sums sums(lanes::all(0.0f));
     for (int k = 0; k < kChunk; k += static_cast<int>(lanes::kLanes))
         sums = multiply_add(sums, a + k, b + k);
@@ -98,7 +98,7 @@ inline float dot(const A_TYPE *__restrict a, const B_TYPE *__restrict b) {
 
 #else
 
-inline int32_t dot(const A_TYPE *__restrict a, const B_TYPE *__restrict b) {
+[[maybe_unused]] inline int32_t dot(const A_TYPE *__restrict a, const B_TYPE *__restrict b) {
     constexpr unsigned lanes = 64 / sizeof(A_TYPE);
     auto sums = aie::mul(aie::load_v<lanes>(a), aie::load_v<lanes>(b));
     for (int k = static_cast<int>(lanes); k < kChunk; k += static_cast<int>(lanes))

@@ -44,8 +44,7 @@ T inverse_by_steps(T x) {
         guess = std::bit_cast<float>(0x7eb53567u - std::bit_cast<std::uint32_t>(x));
     const T factor = narrowed<T>(product(x, guess, true) + 1.436142f);
     const T scaled = narrowed<T>(product(factor, guess));
-    constexpr auto nearest = [](float value) { return std::same_as<T, bfloat16> ? T(value) : T(value); };
-    const T negative = narrowed<T>(product(scaled, nearest(1.9395974f), true));
+    const T negative = narrowed<T>(product(scaled, T(1.9395974f), true));
     const T correction = narrowed<T>(product_and(negative, x, 2.0f, false));
     return narrowed<T>(product(negative, correction, true));
 }
@@ -191,7 +190,8 @@ template <typename TR = int32, unsigned N>
     requires std::same_as<TR, int16> || std::same_as<TR, int32>
 vector<TR, N> to_fixed_floor(const vector<bfloat16, N> &v, int shift = 0) {
     return simulation::generate<TR, N>([&](unsigned i) {
-        return static_cast<TR>(simulation::to_integer<int32>(static_cast<float>(std::floor(std::ldexp(double(float(v.data()[i])), shift))), 0));
+        const double below = std::floor(std::ldexp(double(float(v.data()[i])), shift));
+        return static_cast<TR>(simulation::to_integer<int32>(static_cast<float>(below), 0));
     });
 }
 

@@ -87,13 +87,12 @@ T reduce_min(const vector<T, N> &v) {
 
 template <ElemBaseType T, unsigned N>
 T reduce_mul(const vector<T, N> &v) {
+    using Lane = simulation::LaneOf<typename simulation::ProductTag<T, T>::Tag>;
+    constexpr const Lane *none = nullptr;
     vector<T, N> product = v;
     for (unsigned half = N / 2; half > 0; half /= 2)
-        for (unsigned i = 0; i < half; ++i) {
-            const auto lane = simulation::multiply_lane<simulation::LaneOf<typename simulation::ProductTag<T, T>::Tag>>(
-                product.data()[i], product.data()[i + half], false, static_cast<const simulation::LaneOf<typename simulation::ProductTag<T, T>::Tag> *>(nullptr));
-            product.data()[i] = static_cast<T>(lane);
-        }
+        for (unsigned i = 0; i < half; ++i)
+            product.data()[i] = static_cast<T>(simulation::multiply_lane<Lane>(product.data()[i], product.data()[i + half], false, none));
     return product.data()[0];
 }
 

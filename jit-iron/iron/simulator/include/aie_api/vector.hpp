@@ -34,6 +34,16 @@ struct IsAccumulator : std::false_type {};
 template <typename Tag, unsigned N>
 struct IsAccumulator<accum<Tag, N>> : std::true_type {};
 
+/// The integer of the same kind with twice the bits.
+template <typename T>
+using Wider = std::conditional_t<sizeof(T) == 1, std::conditional_t<std::is_signed_v<T>, int16, uint16>,
+                                 std::conditional_t<std::is_signed_v<T>, int32, uint32>>;
+
+/// The integer of the same kind with half the bits.
+template <typename T>
+using Narrower = std::conditional_t<sizeof(T) == 4, std::conditional_t<std::is_signed_v<T>, int16, uint16>,
+                                    std::conditional_t<std::is_signed_v<T>, int8, uint8>>;
+
 constexpr bool is_vector_size(unsigned bits) { return bits >= 128 && bits % 128 == 0 && std::has_single_bit(bits); }
 
 }  // namespace simulation
@@ -232,15 +242,13 @@ public:
         }(std::make_integer_sequence<unsigned, Elems / ElemsOut>());
     }
 
-    template <typename To = std::conditional_t<
-                  sizeof(T) == 1, std::conditional_t<std::is_signed_v<T>, int16, uint16>, std::conditional_t<std::is_signed_v<T>, int32, uint32>>>
+    template <typename To = simulation::Wider<T>>
         requires(is_integral() && simulation::is_integer_element<To> && sizeof(To) > sizeof(T))
     vector<To, Elems> unpack() const {
         return unpack_sign<To>(is_signed());
     }
 
-    template <typename To = std::conditional_t<
-                  sizeof(T) == 1, std::conditional_t<std::is_signed_v<T>, int16, uint16>, std::conditional_t<std::is_signed_v<T>, int32, uint32>>>
+    template <typename To = simulation::Wider<T>>
         requires(is_integral() && simulation::is_integer_element<To> && sizeof(To) > sizeof(T))
     vector<To, Elems> unpack_sign(bool sign) const {
         vector<To, Elems> result;
@@ -253,16 +261,14 @@ public:
         return result;
     }
 
-    template <typename To = std::conditional_t<
-                  sizeof(T) == 4, std::conditional_t<std::is_signed_v<T>, int16, uint16>, std::conditional_t<std::is_signed_v<T>, int8, uint8>>>
+    template <typename To = simulation::Narrower<T>>
         requires(is_integral() && simulation::is_integer_element<To> && sizeof(To) < sizeof(T))
     vector<To, Elems> pack() const {
         return pack_sign<To>(is_signed());
     }
 
     /// By the saturation mode; nothing is rounded.
-    template <typename To = std::conditional_t<
-                  sizeof(T) == 4, std::conditional_t<std::is_signed_v<T>, int16, uint16>, std::conditional_t<std::is_signed_v<T>, int8, uint8>>>
+    template <typename To = simulation::Narrower<T>>
         requires(is_integral() && simulation::is_integer_element<To> && sizeof(To) < sizeof(T))
     vector<To, Elems> pack_sign(bool sign) const {
         vector<To, Elems> result;
