@@ -42,7 +42,7 @@ struct Progress {
 
 /// The index in `object` of the row's first element of this chunk, or -1 where elements are not side by side.
 template <typename T>
-inline int first_element(const Operand &o, int words_before) {
+[[maybe_unused]] inline int first_element(const Operand &o, int words_before) {
     constexpr int words = kChunk * static_cast<int>(sizeof(T)) / 4;
     if (o.window != 0)
         return -1;
@@ -52,7 +52,7 @@ inline int first_element(const Operand &o, int words_before) {
 
 /// Copies a row's `count` elements of this chunk and fills the rest of the chunk with zeros.
 template <typename T>
-inline void take(T *__restrict to, const T *__restrict object, const Operand &o, int words_before, int count) {
+[[maybe_unused]] inline void take(T *__restrict to, const T *__restrict object, const Operand &o, int words_before, int count) {
     constexpr int size = static_cast<int>(sizeof(T));
     constexpr int lanes = 64 / size;
     const int first = first_element<T>(o, words_before);
@@ -80,11 +80,11 @@ inline void take(T *__restrict to, const T *__restrict object, const Operand &o,
 #if defined(FLOATS)
 
 #if defined(NARROW)
-inline lanes::Sums multiply_add(lanes::Sums sums, const bfloat16 *a, const bfloat16 *b) {
+[[maybe_unused]] inline lanes::Sums multiply_add(lanes::Sums sums, const bfloat16 *a, const bfloat16 *b) {
     return aie::mac(sums, aie::load_v<lanes::kLanes>(a), aie::load_v<lanes::kLanes>(b));
 }
 #else
-inline lanes::Sums multiply_add(lanes::Sums sums, const A_TYPE *a, const B_TYPE *b) {
+[[maybe_unused]] inline lanes::Sums multiply_add(lanes::Sums sums, const A_TYPE *a, const B_TYPE *b) {
     return aie::mac(sums, lanes::load(a), lanes::load(b));
 }
 #endif
@@ -108,7 +108,7 @@ inline lanes::Sums multiply_add(lanes::Sums sums, const A_TYPE *a, const B_TYPE 
 
 #endif
 
-inline int elements_in_chunk(const Job &job, int chunk) {
+[[maybe_unused]] inline int elements_in_chunk(const Job &job, int chunk) {
     const int left = job.length - chunk * job.step;
     return left < job.step ? left : job.step;
 }
