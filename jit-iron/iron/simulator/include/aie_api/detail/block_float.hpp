@@ -7,14 +7,17 @@
 
 #include <cmath>
 
-#ifndef AIE_API_EMULATE_BFLOAT16_MMUL_WITH_BFP16
-#define AIE_API_EMULATE_BFLOAT16_MMUL_WITH_BFP16 0
-#endif
-
 namespace aie::simulation {
 
+// Not defined here: core functions ask for it with #ifdef.
+#if defined(AIE_API_EMULATE_BFLOAT16_MMUL_WITH_BFP16) && AIE_API_EMULATE_BFLOAT16_MMUL_WITH_BFP16
+constexpr bool kWithBlockFloat = true;
+#else
+constexpr bool kWithBlockFloat = false;
+#endif
+
 constexpr bool emulates_with_block_float(unsigned m, unsigned k, unsigned n) {
-    return AIE_API_EMULATE_BFLOAT16_MMUL_WITH_BFP16 && k == 8 && n == 8 && (m == 4 || m == 8);
+    return kWithBlockFloat && k == 8 && n == 8 && (m == 4 || m == 8);
 }
 
 /// Each number is mantissa * 2^(exponent - 133).
