@@ -1,8 +1,7 @@
 //! How long a pass would take, by published costs of others. Each term is told; nothing of it was measured on an NPU.
 
 use super::report::Operation;
-use aie_hal::device::chain_command_bytes;
-use aie_hal::{Arch, Command, CommandList, Limits};
+use aie_hal::Arch;
 use serde::Serialize;
 
 /// What a pass would take, in nanoseconds, by part.
@@ -23,26 +22,6 @@ pub struct Prediction {
     pub total_ns: f64,
 }
 
-/// How many chains a command list becomes: a host call between dispatches ends one, and so does a full one.
-pub fn chains(list: &CommandList, limits: &Limits) -> usize {
-    let (mut chains, mut commands, mut bytes) = (0, 0, 0);
-    for command in list.commands() {
-        match command {
-            Command::Dispatch { bindings, .. } => {
-                let size = chain_command_bytes(bindings.len());
-                let full = commands == limits.commands_per_chain || bytes + size > limits.chain_buffer_bytes;
-                if commands == 0 || full {
-                    (chains, commands, bytes) = (chains + 1, 0, 0);
-                }
-                (commands, bytes) = (commands + 1, bytes + size);
-            }
-            Command::Barrier => {}
-            _ => (commands, bytes) = (0, 0),
-        }
-    }
-    chains
-}
-
 /// Multiply-accumulates of bf16 that all cores do in a nanosecond.
 fn arithmetic_rate(arch: &Arch) -> f64 {
     let per_cycle =
@@ -58,20 +37,19 @@ fn kernel_ns(operation: &Operation, arch: &Arch) -> (f64, f64) {
 }
 
 impl Prediction {
-    /// Predicts a pass with these operations, of which those on the array take `chains` chains. Notes with each what it takes.
-    pub fn of(operations: &mut [Operation], chains: usize, arch: &Arch) -> Self {
+    /// Predicts a pass with these operations, of which those on the array take `places` places in `chains` chains. Notes with each what
+    /// it takes, with a command for each dispatch.
+    pub fn of(operations: &mut [Operation], chains: usize, places: u64, arch: &Arch) -> Self {
         let mut found = Self::default();
-        let mut dispatches = 0;
         for operation in operations.iter_mut().filter(|operation| operation.array > 0) {
             let (memory, arithmetic) = kernel_ns(operation, arch);
             found.memory_ns += memory;
             found.arithmetic_ns += arithmetic;
             found.kernels_ns += memory.max(arithmetic);
-            dispatches += operation.array;
             operation.predicted_ns = Some(memory.max(arithmetic) + (operation.array * arch.cost.command_ns) as f64);
         }
         found.chains_ns = (chains as u64 * arch.cost.chain_ns) as f64;
-        found.commands_ns = (dispatches.saturating_sub(chains as u64) * arch.cost.command_ns) as f64;
+        found.commands_ns = (places.saturating_sub(chains as u64) * arch.cost.command_ns) as f64;
         found.total_ns = found.kernels_ns + found.chains_ns + found.commands_ns;
         found
     }
@@ -88,7 +66,7 @@ mod tests {
         let on = |array, host, bytes, macs| Operation { array, host, bytes, macs, ..Operation::default() };
         // 50 bytes take a nanosecond; so do 128 * 16 * 1.6 multiply-accumulates.
         let mut operations = [on(2, 0, 5000, 0), on(0, 9, 5000, 0), on(1, 0, 50, 3_276_800)];
-        let found = Prediction::of(&mut operations, 1, &arch);
+        let found = Prediction::of(&mut operations, 1, 3, &arch);
         let expected = (1100.0, 101.0, 1000.0);
         assert_eq!((found.kernels_ns.round(), found.memory_ns.round(), found.arithmetic_ns.round()), expected);
         assert_eq!((found.chains_ns, found.commands_ns), (180e3, 60e3));

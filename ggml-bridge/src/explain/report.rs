@@ -1,7 +1,7 @@
 //! What is told of a model on a device.
 
 use super::planning::{Planned, plan};
-use super::prediction::{Prediction, chains};
+use super::prediction::Prediction;
 use super::sequence::{Configuration, Joins, Sequence, Stretch};
 use crate::config::Config;
 use crate::model::arena::Place;
@@ -236,8 +236,7 @@ impl Pass {
         };
         let mut operations: Vec<Operation> = share.operations.iter().map(operation).collect();
         let list = plan.commands();
-        let chains = list.map_or(0, |list| chains(list, context.hal.limits()));
-        let Sequence { stretches, configurations, joins } =
+        let Sequence { stretches, configurations, joins, chains } =
             list.map_or_else(Sequence::default, |list| Sequence::of(list, context.hal.limits(), context.hal.arch()));
         let mut sources = BTreeMap::new();
         for operation in operations.iter().filter(|operation| operation.array > 0) {
@@ -245,7 +244,7 @@ impl Pass {
             let source = if kernel == from { kernel.to_owned() } else { format!("{kernel} ({from})") };
             *sources.entry(source).or_default() += 1;
         }
-        let predicted = Prediction::of(&mut operations, chains, context.hal.arch());
+        let predicted = Prediction::of(&mut operations, chains, joins.places_at_least, context.hal.arch());
         let sum = |of: fn(&Operation) -> u64| operations.iter().map(of).sum::<u64>();
         Self {
             name,

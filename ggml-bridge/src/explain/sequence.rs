@@ -77,6 +77,8 @@ pub struct Sequence {
     pub configurations: Vec<Configuration>,
     /// Joined dispatches.
     pub joins: Joins,
+    /// Chains, as far as neighbours are joined.
+    pub chains: usize,
 }
 
 impl Sequence {
@@ -91,8 +93,11 @@ impl Sequence {
                     let artifact = executable.artifact();
                     let configuration = found.configuration(artifact, arch);
                     found.configurations[configuration].dispatches += 1;
-                    joining.dispatch(configuration, artifact, bindings.iter().map(|binding| &binding.of));
-                    let chain = chains.dispatch(chain_command_bytes(bindings.len()), limits);
+                    let chain =
+                        match joining.dispatch(configuration, artifact, bindings.iter().map(|binding| &binding.of)) {
+                            Some(arguments) => chains.grow(chain_command_bytes(arguments), limits),
+                            None => chains.dispatch(chain_command_bytes(bindings.len()), limits),
+                        };
                     found.add(Some(chain), Some(configuration), artifact.name());
                 }
                 Command::HostCall { function, .. } => {
@@ -106,7 +111,7 @@ impl Sequence {
                 }
             }
         }
-        found.joins = joining.joins;
+        (found.joins, found.chains) = (joining.joins, chains.begun);
         found
     }
 
@@ -165,6 +170,8 @@ struct Chains {
     begun: usize,
     commands: usize,
     bytes: usize,
+    /// Bytes of the last command.
+    last: usize,
 }
 
 impl Chains {
@@ -174,8 +181,18 @@ impl Chains {
         if self.commands == 0 || full {
             (self.begun, self.commands, self.bytes) = (self.begun + 1, 0, 0);
         }
-        (self.commands, self.bytes) = (self.commands + 1, self.bytes + size);
+        (self.commands, self.bytes, self.last) = (self.commands + 1, self.bytes + size, size);
         self.begun - 1
+    }
+
+    /// The chain of the last dispatch when it takes `size` bytes, joined with one more. It goes where it fits as a whole.
+    fn grow(&mut self, size: usize, limits: &Limits) -> usize {
+        self.bytes = self.bytes - self.last + size;
+        self.last = size;
+        if self.bytes > limits.chain_buffer_bytes && self.commands > 1 {
+            (self.begun, self.commands, self.bytes) = (self.begun + 1, 1, size);
+        }
+        self.begun.saturating_sub(1)
     }
 }
 
@@ -249,12 +266,13 @@ impl Joining {
         }
     }
 
+    /// Adds a dispatch. How many arguments it has together with those before it, if it joins them.
     fn dispatch<'a>(
         &mut self,
         configuration: usize,
         artifact: &KernelArtifact,
         ranges: impl Iterator<Item = &'a RangeOf>,
-    ) {
+    ) -> Option<usize> {
         let same = self.configuration == Some(configuration);
         self.joins.pdi_changes += u64::from(!same);
         let stream = InstructionStream::parse(artifact.instructions());
@@ -282,5 +300,6 @@ impl Joining {
             (self.arguments, self.stream_bytes) = (of, bytes);
         }
         (self.first, self.configuration, self.joinable) = (false, Some(configuration), can);
+        joins.then_some(self.arguments.len())
     }
 }
