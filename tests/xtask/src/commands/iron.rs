@@ -17,7 +17,7 @@ const PACKAGES: &[&str] = &["numpy", "ml_dtypes"];
 /// How many shapes of each case run in the simulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kernels {
-    /// One in every third case
+    /// One in every sixth case
     Few,
     /// Two of each case
     Some,
