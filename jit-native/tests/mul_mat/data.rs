@@ -54,7 +54,7 @@ fn of_f16(bits: u16) -> f32 {
     if bits >> 15 == 1 { -magnitude } else { magnitude }
 }
 
-/// A block of q4_K whose scales and minimums of parts are rounded to bf16.
+/// A block of q4_K whose scales and centres of parts are rounded to bf16.
 fn long_block(block: &[u8]) -> Vec<f32> {
     let half = |at: usize| of_f16(u16::from_le_bytes([block[at], block[at + 1]]));
     let (packed, quants) = (&block[4..16], &block[16..]);
@@ -62,11 +62,12 @@ fn long_block(block: &[u8]) -> Vec<f32> {
         0..4 => packed[part + 4 * minimum] & 63,
         _ => packed[part + 4] >> (4 * minimum) & 15 | packed[part - 4 + 4 * minimum] >> 6 << 4,
     };
-    let number = |scale: f32, factor: u8| of_bf16(bf16(scale * f32::from(factor)));
+    let rounded = |value: f32| of_bf16(bf16(value));
     let value = |index: usize| {
         let (of, byte) = (index / 32, quants[index / 64 * 32 + index % 32]);
         let quant = if of.is_multiple_of(2) { byte & 15 } else { byte >> 4 };
-        number(half(0), part(of, 0)) * f32::from(quant) - number(half(2), part(of, 1))
+        let (scale, minimum) = (half(0) * f32::from(part(of, 0)), half(2) * f32::from(part(of, 1)));
+        rounded(scale) * (f32::from(quant) - 8.0) - rounded(minimum - 8.0 * scale)
     };
     (0..256).map(value).collect()
 }
@@ -129,7 +130,7 @@ impl Data {
         let (mut rounded, dtype) = (self.clone(), self.tensor.dtype);
         let scales = match dtype {
             DataType::Q4_0 | DataType::Q8_0 | DataType::Q6_K => 1,
-            DataType::Q4_1 | DataType::Q4_K => 2,
+            DataType::Q4_1 => 2,
             _ => 0,
         };
         for block in rounded.bytes.chunks_exact_mut(dtype.block_bytes()) {

@@ -41,6 +41,10 @@ pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, source: Reg, target: Reg) {
                 });
             }
         });
+        if let Some(layout) = Weights::Q4_K.layout() {
+            let is_long = b.binary("eq", number, i64::from(Weights::Q4_K.number()));
+            b.when(is_long, |b| long_scales::split(b, k, &layout, source));
+        }
         scales::decode(b, k, source);
     });
     let types = Weights::of_arithmetic(k.purpose.arithmetic()).count() as u32;

@@ -7,7 +7,7 @@
 //!
 //! - q4_0: `d * (128 + q) - 136 * d`
 //! - q4_1: `d * (128 + q) + (m - 128 * d)`
-//! - q4_K: as q4_1, `d * (128 + q) - (m + 128 * d)`; the halves of a byte are of two parts of a block with scales of their own, in
+//! - q4_K: `d * (128 + q) - (c + 136 * d)` with the centre `c`, which is `m - 8 * d`; the halves of a byte are of two parts of a block with scales of their own, in
 //!   turn as the quants
 //! - q8_0: with the sign bit, `0x4300` plus the byte is no longer 128 more, but its low bits and its sign bit are numbers apart:
 //!   `d * (128 + low) - d * (128 + sign)`
@@ -43,8 +43,8 @@ const LONG_STEPS: usize = 8;
 const FEW: usize = 3;
 /// Such runs of two parts in a block.
 const RUNS: i64 = 4;
-/// Minimums of the two parts of a run, behind their scales.
-const MINIMUMS: [i64; 2] = [long_scales::MINIMUMS * WORD_BYTES, long_scales::MINIMUMS * WORD_BYTES + 32];
+/// Centres of the two parts of a run, behind their scales.
+const CENTRES: [i64; 2] = [long_scales::CENTRES * WORD_BYTES, long_scales::CENTRES * WORD_BYTES + 32];
 
 /// Registers of a step: quants as they are, and as numbers.
 #[derive(Clone, Copy)]
@@ -118,7 +118,7 @@ pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, weights: Weights, layout: &
     });
 }
 
-/// The same for blocks of 256, whose scales and minimums lie behind them.
+/// The same for blocks of 256, whose scales and centres lie behind them.
 pub(super) fn decode_long(b: &mut CoreBuilder, k: Kernel, layout: &Layout, [source, target]: [Reg; 2]) {
     let body = Body::new(b, Weights::Q4_K);
     let words_at = b.add(source, i64::from(layout.words[0]) * WORD_BYTES);
@@ -136,11 +136,11 @@ pub(super) fn decode_long(b: &mut CoreBuilder, k: Kernel, layout: &Layout, [sour
         let runs = k.count(b, Parameter::Runs, RUNS as u32);
         b.name_loop("q4_K, four rows of two parts");
         b.repeat(runs, |b| {
-            let [scale, minimum, other] = [(); 3].map(|()| b.reg(Class::X));
+            let [scale, centre, other] = [(); 3].map(|()| b.reg(Class::X));
             body.scales_in_turn(b, scales, [0, 32], [scale, other]);
-            body.scales_in_turn(b, scales, MINIMUMS, [minimum, other]);
+            body.scales_in_turn(b, scales, CENTRES, [centre, other]);
             let registers: Vec<_> = (0..FEW).map(|_| Step::in_place(b)).collect();
-            body.steps(b, [words, target], [scale, other], Some(minimum), registers.iter().cycle().take(LONG_STEPS));
+            body.steps(b, [words, target], [scale, other], Some(centre), registers.iter().cycle().take(LONG_STEPS));
             let ends = b.binary("geu", run, last);
             for (pointer, by, more) in [(words, step, more_words), (scales, WORD_BYTES, more_scales)] {
                 let more = b.binary("mul", ends, more);
@@ -163,7 +163,7 @@ impl Body {
                 [shuffled(b, one, minus, halves[0]); 2]
             }
             Weights::Q4_K => {
-                let (one, minus) = (constant(b, MINUS_ONE), constant(b, MINUS_128));
+                let (one, minus) = (constant(b, MINUS_ONE), constant(b, MINUS_136));
                 [shuffled(b, one, minus, halves[0]); 2]
             }
             _ => [LOW_BITS, SIGN_BIT].map(|mask| constant(b, mask)),
