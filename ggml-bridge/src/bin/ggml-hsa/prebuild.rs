@@ -13,6 +13,7 @@ use ggml_hsa::model::Model;
 use ggml_hsa::model::graph::{Batch, Cache, KEY_STEP};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -79,10 +80,26 @@ struct Report {
     existed: usize,
     /// Those that were made, or would be.
     made: usize,
-    /// Those that could not be made, with the reason; their operations run on the CPU.
+    /// Those that could not be made, with the reason; their operations run on the CPU. Fused forms without a kernel are not among
+    /// them: their parts run one by one.
     failed: Vec<(String, String)>,
     /// What was assumed or left out of the model.
     reservations: Vec<String>,
+}
+
+impl Report {
+    /// A line for each cause, since thousands of kernels may lack for the same one.
+    fn failures(&self) -> impl Iterator<Item = String> {
+        let mut by_cause = BTreeMap::<String, Vec<&str>>::new();
+        for (kernel, cause) in &self.failed {
+            by_cause.entry(cause.replace(kernel.as_str(), "...")).or_default().push(kernel);
+        }
+        by_cause.into_iter().map(|(cause, kernels)| match kernels[..] {
+            [kernel] => format!("kernel {kernel}: {cause}"),
+            [first, ..] => format!("{} kernels, the first {first}: {cause}", kernels.len()),
+            [] => cause,
+        })
+    }
 }
 
 /// Runs the command.
@@ -98,7 +115,7 @@ pub fn run(arguments: &PrebuildArguments) -> ExitCode {
         json(&report);
     } else {
         report.reservations.iter().for_each(|reservation| complain(&format!("note: {reservation}")));
-        report.failed.iter().for_each(|(kernel, cause)| complain(&format!("kernel {kernel}: {cause}")));
+        report.failures().for_each(|failure| complain(&failure));
         let verb = if arguments.dry_run { "to be made" } else { "made" };
         let Report { kernels, existed, made, failed, .. } = &report;
         say(&format!("{kernels} kernels: {existed} existed, {made} {verb}, {} cannot be made", failed.len()));
@@ -113,16 +130,15 @@ fn prebuilt(arguments: &PrebuildArguments) -> Result<Report, String> {
     config.jit.policy = JitPolicy::Eager;
     let foresight = KernelStores::foreseeing(&config, environment);
     let foresight = foresight.of(&*device).map_err(|cause| cause.to_string())?;
-    foresee(arguments, &model, &device, &foresight, &config)?;
+    let failed = foresee(arguments, &model, &device, &foresight, &config)?;
     let missed = foresight.missed();
     let found = foresight.counters();
     let given = found.embedded + found.directory + found.cache;
     let mut report = Report { reservations: model.reservations(), ..Report::default() };
-    let (wanted, failed): (Vec<_>, Vec<_>) =
-        missed.into_iter().filter(|missed| missed.reason != "cache").partition(|missed| missed.reason == "compiled");
+    let wanted: Vec<_> = missed.into_iter().filter(|missed| missed.reason == "compiled").collect();
     report.existed = usize::try_from(given).unwrap_or(usize::MAX);
     report.kernels = report.existed + wanted.len() + failed.len();
-    report.failed.extend(failed.into_iter().map(|missed| (missed.kernel, missed.reason)));
+    report.failed.extend(failed);
     if arguments.dry_run {
         report.made = wanted.len();
         return Ok(report);
@@ -159,14 +175,14 @@ fn batches(arguments: &PrebuildArguments, context: usize, flash: bool) -> Vec<Ba
     decoded.chain(prompt).chain(first.map(|tokens| Batch::new(tokens, 0, cache))).collect()
 }
 
-/// Has `store` foresee the kernels of all batches.
+/// Has `store` foresee the kernels of all batches; returns those without which an operation runs on the CPU, with the reason.
 fn foresee(
     arguments: &PrebuildArguments,
     model: &Model,
     device: &Arc<dyn Device>,
     store: &Arc<KernelStore>,
     config: &Config,
-) -> Result<(), String> {
+) -> Result<BTreeMap<String, String>, String> {
     let switches = match arguments.flash_attention {
         Some(switch) => vec![switch],
         None => vec![FlashAttention::On, FlashAttention::Off],
@@ -175,12 +191,20 @@ fn foresee(
     let batches: Vec<Batch> =
         switches.into_iter().flat_map(|switch| batches(arguments, context, switch == FlashAttention::On)).collect();
     let bar = bar(batches.len(), "planning");
+    let mut failed = BTreeMap::new();
     for batch in batches {
-        plan(model, batch, device, store, config).map_err(|cause| cause.to_string())?;
+        let planned = plan(model, batch, device, store, config).map_err(|cause| cause.to_string())?;
+        let counted = planned.context.statistics.operations();
+        for (index, _) in planned.plan.share.operations.iter().filter(|(_, share)| share.host > 0) {
+            let operation = &counted[*index];
+            if let (Some(_), Some(reason)) = (&operation.fallback, &operation.host_reason) {
+                failed.insert(operation.shape.clone(), reason.clone());
+            }
+        }
         bar.inc(1);
     }
     bar.finish_and_clear();
-    Ok(())
+    Ok(failed)
 }
 
 /// Makes `wanted` with `threads` threads; returns those that failed.
