@@ -28,7 +28,7 @@
 //!
 //! *Few columns.* Weights stream once from memory through both channels of each shim, 32 bytes a cycle for the array, 2 for
 //! a core. For 16 rows and 32 `k` that is 512 cycles of bf16, 272 of q8_0, 210 of q6_K, 160 of q4_1, 144 of q4_0 and q4_K; the
-//! core needs 20 for the product of four columns and, for the types with blocks, 108, 149, 90, 62 and 61 for decoding. So memory is
+//! core needs 20 for the product of four columns and, for the types with blocks, 108, 149, 90, 62 and 75 for decoding. So memory is
 //! the bound.
 //!
 //! *Many columns.* The inner loop has a multiplication in every cycle (module `product`). Around it: loading and storing the sums

@@ -25,9 +25,9 @@ pub(super) enum Weights {
     I8,
 }
 
-/// Words of a row behind a unit in a core: of q4_K for scales and minimums in bf16; of q6_K for scales, and for one word for
+/// Words of a row behind a unit in a core: of q4_K for scales and centres in bf16; of q6_K for scales, and for one word for
 /// the second `d`, which shares one with the first quants where it comes from.
-const ROOM_OF_Q4_K: usize = 8;
+const ROOM_OF_Q4_K: usize = 9;
 const ROOM_OF_Q6_K: usize = 17;
 
 /// How consecutive `k` are ordered in a core, in both operands.
@@ -126,7 +126,7 @@ impl Weights {
         }
     }
 
-    /// Words that a unit takes in a core: those of blocks of 256 leave room behind them for scales and minimums in bf16.
+    /// Words that a unit takes in a core: those of blocks of 256 leave room behind them for scales and centres in bf16.
     pub fn core_words(self) -> usize {
         let room = match self {
             Self::Q4_K => ROOM_OF_Q4_K,
@@ -193,8 +193,8 @@ impl Weights {
             Self::Q4_0 => 62,
             Self::Q4_1 => 90,
             Self::Q8_0 => 108,
-            // 84 for 64 elements, and about 150 for scales of 256.
-            Self::Q4_K => 61,
+            // 84 for 64 elements, and about 260 for scales of 256.
+            Self::Q4_K => 75,
             // 120 for 32 elements, and about 230 for 256 to move and for scales.
             Self::Q6_K => 149,
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   a row of q4_K     | d m | s s s s | m m m m | x x x x | 32 words of quants |
-//!   behind it         | scales of parts 0 1 | of 2 3 | of 4 5 | of 6 7 | centres likewise |
+//!   behind it         | scales of parts 0 1 | of 2 3 | of 4 5 | of 6 7 | centres likewise | rests of d and m |
 //! ```
 //!
 //! `d` and `m` are f16. Six low bits of the bytes `s` and `m` are the scales and minimums of the first four parts; the other four
@@ -18,9 +18,9 @@
 //! columns have one sign. Kept is therefore not the minimum but `m - 8 * d * s`, the centre of the part before the scale is
 //! rounded: what rounding does is then in proportion to `q - 8`, and centres are small where weights are as often above zero as below.
 //!
-//! They lie behind the block, because a loop that overwrites what it reads could not overlap its iterations. The rests are in the
-//! place of the last centres, which depend on them, so that they are read before. Masks are set anew and words loaded again: there
-//! are fewer vectors than that.
+//! They lie behind the block, because a loop that overwrites what it reads could not overlap its iterations. The first loop leaves
+//! scales and, in the place of their centres, what rounding took from them; of both the second one makes the centres. Masks are set
+//! anew in each iteration: there are fewer vectors than masks.
 
 use super::{WORD_BYTES, both, constant, load, mode, scales, shuffled};
 use crate::core::{Address, Class, CoreBuilder, Reg};
@@ -33,14 +33,14 @@ pub(super) const BLOCK_WORDS: i64 = 36;
 /// Words of scales in front of those of centres.
 pub(super) const CENTRES: i64 = 4;
 
-/// The place of the rests of `d` and `m` until the last centres are there.
-const RESTS: i64 = BLOCK_WORDS + 2 * CENTRES - 1;
+/// The place of the rests of `d` and `m`.
+const RESTS: i64 = BLOCK_WORDS + 2 * CENTRES;
 
 /// Numbers as bf16 in both halves of a word.
 const NUMBER: u32 = 0x4300_4300;
 const MINUS_128: u32 = 0xC300_C300;
-/// Added to bf16 numbers as integers: three more in their exponents.
-const TIMES_EIGHT: u32 = 0x0180_0180;
+const ONE: u32 = 0x3F80_3F80;
+const EIGHT: u32 = 0x4100_4100;
 
 /// Bits of a byte, and the bit that they have to begin at.
 #[derive(Clone, Copy)]
@@ -75,57 +75,55 @@ pub(super) fn split(b: &mut CoreBuilder, k: Kernel, layout: &Layout, source: Reg
 /// Puts the scales and centres of all blocks of 16 rows behind them; `d` and `m` are bf16 already, in the halves of the first
 /// vector, with their rests behind the block.
 pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, layout: &Layout, source: Reg) {
-    let [behind, rests] = [BLOCK_WORDS, RESTS].map(|word| b.add(source, word * WORD_BYTES));
-    let [from, rests] = [source, rests].map(|at| k.pointer(b, k.weights, at));
-    let to = k.pointer(b, k.placed, behind);
-    let halves = [mode::LOW_HALVES, mode::HIGH_HALVES].map(|mode| b.scalar(mode));
-    let sorted = [mode::EVEN_16, mode::ODD_16].map(|mode| b.scalar(mode));
-    let lanes = b.scalar(CoreBuilder::LANES_BF16.into());
-    let blocks = k.count(b, Parameter::ScaleWords, 1);
-    let blocks = k.short(blocks);
-    b.name_loop("scales of q4_K");
-    b.repeat(blocks, |b| {
-        let [scale, minimum] = [0, 32].map(|at| {
+    for centres in [false, true] {
+        let scales = b.add(source, BLOCK_WORDS * WORD_BYTES);
+        let rests = b.add(source, RESTS * WORD_BYTES);
+        let [from, rests, scales_from] = [source, rests, scales].map(|at| k.pointer(b, k.weights, at));
+        let to = k.pointer(b, k.placed, scales);
+        let halves = [mode::LOW_HALVES, mode::HIGH_HALVES].map(|mode| b.scalar(mode));
+        let sorted = [mode::EVEN_16, mode::ODD_16].map(|mode| b.scalar(mode));
+        let lanes = b.scalar(CoreBuilder::LANES_BF16.into());
+        let rounded = constant(b, 0);
+        let times = constant(b, if centres { EIGHT } else { ONE });
+        let blocks = k.count(b, Parameter::ScaleWords, 1);
+        let blocks = k.short(blocks);
+        b.name_loop(if centres { "centres of q4_K" } else { "scales of q4_K" });
+        b.repeat(blocks, |b| {
             let factor = b.reg(Class::X);
-            b.load(factor.lo(), from, Address::At(at));
-            b.load(factor.hi(), rests, Address::At(at));
-            factor
-        });
-        let eight = constant(b, TIMES_EIGHT);
-        let scale_by_8 = both(b, "vadd.16", scale, eight);
-        let minus = constant(b, MINUS_128);
-        let (of_scale, of_minimum) = (b.reg(Class::Acc512), b.reg(Class::Acc512));
-        b.mul_f(of_scale, minus, scale, lanes);
-        b.mul_f(of_minimum, minus, minimum, lanes);
-        b.msc_f(of_minimum, of_minimum, minus, scale_by_8, lanes);
-        for part in 0..2 {
-            let numbers = [(1, LOW_4), (2, TOP_4)].map(|(own, of_shared)| {
-                let own = load(b, from, own);
-                let shared = (part == 1).then(|| load(b, from, 3));
-                [false, true].map(|odd| match shared {
-                    None => number(b, &[(own, LOW_6)], odd),
-                    Some(shared) => number(b, &[(shared, of_shared), (own, TOP_2)], odd),
-                })
-            });
-            for (word, mode) in (0..).zip(sorted) {
-                let [scales, minimums] = numbers.map(|[even, odd]| shuffled(b, even, odd, mode));
-                for (half, mode) in (0..).zip(halves) {
-                    let at = (2 * part + word) * WORD_BYTES + 32 * half;
-                    let (twice, sum) = (shuffled(b, scales, scales, mode), b.reg(Class::Acc512));
-                    b.mac_f(sum, of_scale, twice, scale, lanes);
-                    b.store_as("vst.conv.bf16.fp32", sum, to, Address::At(at));
-                    let centre = b.reg(Class::Acc512);
-                    b.msc_f(centre, of_minimum, twice, scale_by_8, lanes);
-                    let twice = shuffled(b, minimums, minimums, mode);
-                    b.mac_f(centre, centre, twice, minimum, lanes);
-                    b.store_as("vst.conv.bf16.fp32", centre, to, Address::At(CENTRES * WORD_BYTES + at));
+            for (half, at) in [(factor.lo(), from), (factor.hi(), rests)] {
+                b.load(half, at, Address::At(if centres { 32 } else { 0 }));
+            }
+            let (offset, minus) = (b.reg(Class::Acc512), constant(b, MINUS_128));
+            b.mul_f(offset, minus, factor, lanes);
+            let (own, of_shared) = if centres { (2, TOP_4) } else { (1, LOW_4) };
+            for (part, fields) in [&[(own, LOW_6)][..], &[(3, of_shared), (own, TOP_2)]].into_iter().enumerate() {
+                let fields: Vec<_> = fields.iter().map(|(word, field)| (load(b, from, *word), *field)).collect();
+                let numbers = [false, true].map(|odd| number(b, &fields, odd));
+                for (word, mode) in sorted.into_iter().enumerate() {
+                    let two = shuffled(b, numbers[0], numbers[1], mode);
+                    for (half, mode) in halves.into_iter().enumerate() {
+                        let at = (2 * part + word) as i64 * WORD_BYTES + 32 * half as i64;
+                        let behind = Address::At(at + CENTRES * WORD_BYTES);
+                        let (twice, sum) = (shuffled(b, two, two, mode), b.reg(Class::Acc512));
+                        b.mac_f(sum, offset, twice, factor, lanes);
+                        if centres {
+                            b.load(rounded.lo(), scales_from, Address::At(at));
+                            b.load(rounded.hi(), scales_from, behind);
+                            b.msc_f(sum, sum, rounded, times, lanes);
+                        } else {
+                            b.to_bf16(rounded.lo(), sum);
+                            b.store(rounded.lo(), to, Address::At(at));
+                            b.msc_f(sum, sum, rounded, times, lanes);
+                        }
+                        b.store_as("vst.conv.bf16.fp32", sum, to, behind);
+                    }
                 }
             }
-        }
-        for pointer in [from, rests, to] {
-            b.advance(pointer, i64::from(layout.period) * WORD_BYTES);
-        }
-    });
+            for pointer in [from, rests, scales_from, to] {
+                b.advance(pointer, i64::from(layout.period) * WORD_BYTES);
+            }
+        });
+    }
 }
 
 /// 128 plus what fields of every other byte make together.
