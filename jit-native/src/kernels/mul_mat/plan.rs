@@ -99,6 +99,16 @@ pub(super) struct Phase {
     pub items: Vec<Item>,
 }
 
+/// Buffers for arriving columns in a core, of items with so many blocks of them.
+fn arriving(ahead: bool, blocks: usize) -> usize {
+    if ahead { blocks.max(2) } else { 2 }
+}
+
+/// Runs of a core's descriptors for a ring of so many buffers: four tasks, which go around the ring whole.
+fn most_column_runs(ring: usize) -> usize {
+    4 * (256 / ring * ring)
+}
+
 impl Tiling {
     /// Words of zero behind a row of weights, and behind a column.
     pub fn zeros(&self) -> [usize; 2] {
@@ -141,7 +151,7 @@ impl Tiling {
 
     /// Buffers for arriving columns in a core.
     pub fn arriving(&self) -> usize {
-        if self.ahead { (self.columns / self.arithmetic.lanes()).max(2) } else { 2 }
+        arriving(self.ahead, self.columns / self.arithmetic.lanes())
     }
 
     /// Bytes of a group of rows of weights as they lie in a core.
@@ -191,8 +201,7 @@ impl Tiling {
             && self.columns * self.depth <= MOST_MEM_WORDS
             && runs <= MOST_CHUNK_RUNS
             && runs * self.groups() <= MOST_RUNS
-            // Tasks go around the ring whole.
-            && column_runs * (self.columns / self.arithmetic.lanes()) <= 4 * (256 / self.arriving() * self.arriving())
+            && column_runs * (self.columns / self.arithmetic.lanes()) <= most_column_runs(self.arriving())
             && self.core_bytes(direct) <= ARENA_BYTES
             && self.mem_tile_bytes() <= MEM_TILE_BYTES
     }
@@ -305,7 +314,11 @@ impl Problem {
                         for (sums, resident, ahead) in KEPT {
                             let of_core = rows.div_ceil(CORES * share);
                             let most = groups * GROUP_ROWS;
-                            let limit = (MOST_CHUNK_RUNS / chunks).max(1).min((MOST_RUNS / chunks / groups).max(1));
+                            let blocks = columns / lanes;
+                            let column_runs =
+                                if resident { usize::MAX } else { most_column_runs(arriving(ahead, blocks)) / blocks };
+                            let limits = [MOST_CHUNK_RUNS, MOST_RUNS / groups, column_runs];
+                            let limit = limits.map(|runs| (runs / chunks).max(1)).into_iter().min().unwrap_or(1);
                             let tiles = of_core.div_ceil(most).min(limit);
                             let of_tiles = of_core.min(most * tiles);
                             // Several tiles are all whole: rows that are left over are another phase's.
