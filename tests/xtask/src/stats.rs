@@ -70,6 +70,9 @@ pub struct DeviceStats {
     pub graph_log: Vec<GraphEntry>,
 }
 
+/// The least share of the multiply-accumulates that has to be machine code, on the emulated array.
+const LEAST_CODE: f64 = 0.95;
+
 /// Dispatches and multiply-accumulates, by what did them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Work {
@@ -87,6 +90,14 @@ impl Work {
     pub fn code_share(&self) -> f64 {
         let all = self.code_macs + self.reference_macs + self.host_macs;
         self.code_macs as f64 / all.max(1) as f64
+    }
+
+    /// Whether enough ran as machine code on the emulated array to say that the result is that of machine code.
+    pub fn mostly_code(&self) -> Result<()> {
+        if self.code_share() < LEAST_CODE {
+            bail!("too little ran as machine code, {:.0} % is needed: {}", 100.0 * LEAST_CODE, self.summary(0));
+        }
+        Ok(())
     }
 
     pub fn summary(&self, bundles: u64) -> String {

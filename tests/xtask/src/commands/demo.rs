@@ -149,16 +149,12 @@ pub fn run(args: &DemoArgs, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The least share of the multiply-accumulates that has to be machine code, on the emulated array.
-const LEAST_CODE: f64 = 0.95;
 /// Tokens that have to be the same with reference kernels.
 const COMPARED: usize = 16;
 
 /// Whether enough ran as machine code, and chose the tokens that reference kernels choose; returns how many were compared.
 fn machine_code(request: &Request, session: &Session, work: &Work, text: &str) -> Result<usize> {
-    if work.code_share() < LEAST_CODE {
-        bail!("too little ran as machine code, {:.0} % is needed: {}", 100.0 * LEAST_CODE, work.summary(0));
-    }
+    work.mostly_code()?;
     let reference = session.on_reference();
     let short = Request { tokens: request.tokens.min(COMPARED), ..request.clone() };
     let finished = short.run(reference.on_device("llama-completion", None)?, |_| ())?;
