@@ -6,7 +6,7 @@
 //! writes the buffer descriptors ([`bd`]) of the shim DMAs, starts their queues ([`dma_channel`]) and waits
 //! for the completion tokens. The other registers that a CDO writes have a module each: [`core_control`],
 //! [`lock`], [`dma_channel`], [`stream_switch`], [`shim_mux`]. What both files together do to the host's memory
-//! is in [`extent`]. PDIs of others often come in an [`xclbin`]. A [`mod@reference`] artifact is a PDI whose CDO describes a kernel instead of configuring
+//! is in [`extent`]. PDIs of others often come in an [`xclbin`], or with their stream in an [`hsaco`]. A [`mod@reference`] artifact is a PDI whose CDO describes a kernel instead of configuring
 //! tiles; it lets a simulated device run through the same files as a real one.
 //!
 //! Choices:
@@ -25,6 +25,7 @@ pub mod core_control;
 pub mod dma_channel;
 mod error;
 pub mod extent;
+pub mod hsaco;
 pub mod instructions;
 pub mod lock;
 pub mod pdi;
