@@ -1,14 +1,16 @@
 //! Kernels in a directory of the user's: `<directory>/<arch>/<name>.pdi` and `<name>_insts.bin`.
 //!
 //! The layout is the C++ ggml-hsa backend's. A kernel needs both files; half of one is ignored with a warning, because it may
-//! still be being written. Damaged files are errors: replacing a kernel that the user put there on purpose would hide the
+//! still be being written. Newer versions of that backend have `<name>.hsaco` instead ([`aie_hal::format::hsaco`]), which is read
+//! where there is no PDI. Damaged files are errors: replacing a kernel that the user put there on purpose would hide the
 //! damage.
 
-use crate::kernel_files::{KernelFiles, assemble};
+use crate::kernel_files::{KernelFiles, assemble, read};
 use crate::manifest::Manifest;
 use crate::settings::GGML_HSA_KERNEL_DIR;
 use crate::wanted::{LONGEST, Wanted};
 use aie_hal::KernelArtifact;
+use aie_hal::format::hsaco::{Hsaco, HsacoCode};
 use aie_ops::Tensor;
 use aie_ops::artifact::{DescriptionError, read_description};
 use std::fs;
@@ -94,7 +96,7 @@ pub(crate) fn load(files: &KernelFiles, wanted: &Wanted<'_>) -> Result<Option<Ke
     let Wanted { node, arch, name, .. } = wanted;
     let fault = |(path, reason)| DirectoryError::File { path, reason };
     let content = files.read(arch.limits.device_heap_bytes).map_err(fault)?;
-    let Some(content) = content else { return Ok(None) };
+    let Some(content) = content else { return load_hsaco(files, wanted) };
     let Some(instructions) = content.instructions else {
         let (there, missing) = (files.pdi(), files.instructions());
         tracing::warn!("{} exists but {} does not: the kernel is ignored", there.display(), missing.display());
@@ -104,18 +106,61 @@ pub(crate) fn load(files: &KernelFiles, wanted: &Wanted<'_>) -> Result<Option<Ke
     let manifest = content.manifest.and_then(|text| Manifest::parse(&text).ok());
     let artifact = assemble(name, arch, content.pdi, instructions, manifest.as_ref(), Some(node));
     let artifact = artifact.map_err(|wrong| fault(files.fault(wrong)))?;
-    let other = manifest.as_ref().is_some_and(|manifest| !wanted.is_of(&manifest.node));
+    suitable(artifact, manifest.as_ref(), &files.pdi(), wanted)
+}
+
+/// The kernel in a code object: the one of this name, or the only one, since files may have been renamed.
+fn load_hsaco(files: &KernelFiles, wanted: &Wanted<'_>) -> Result<Option<KernelArtifact>, DirectoryError> {
+    let (path, Wanted { node, arch, name, .. }) = (files.hsaco(), wanted);
+    let wrong = |reason| DirectoryError::File { path: path.clone(), reason };
+    let file = read(&path, arch.limits.device_heap_bytes).map_err(|(_, reason)| wrong(reason))?;
+    let Some((bytes, _)) = file else { return Ok(None) };
+    let hsaco = Hsaco::parse(&bytes).map_err(|error| wrong(error.to_string()))?;
+    let kernels = hsaco.kernels(&arch.name);
+    let kernel = match kernels {
+        [] => {
+            let others = hsaco.generations().collect::<Vec<_>>().join(", ");
+            return Err(wrong(format!("it has kernels for {others} and none for {}", arch.name)));
+        }
+        [only] => only,
+        several => several.iter().find(|kernel| kernel.name == name).ok_or_else(|| {
+            let names: Vec<_> = several.iter().map(|kernel| kernel.name).collect();
+            wrong(format!("none of its {} kernels is {name}: {}", names.len(), names.join(", ")))
+        })?,
+    };
+    let Some(HsacoCode { pdi, instructions }) = kernel.code else {
+        tracing::warn!(
+            "{} has a whole ELF in the place of PDI and instructions, which cannot be loaded: the kernel is ignored; \
+             `ggml-hsa-gen-kernels --format hsaco` writes one that can",
+            path.display()
+        );
+        return Ok(None);
+    };
+    let artifact = assemble(name, arch, pdi.into(), instructions.into(), None, Some(node));
+    suitable(artifact.map_err(|(_, reason)| wrong(reason))?, None, &path, wanted)
+}
+
+/// The kernel from the file `path`, unless it is for a node with other parameters.
+fn suitable(
+    artifact: KernelArtifact,
+    manifest: Option<&Manifest>,
+    path: &Path,
+    wanted: &Wanted<'_>,
+) -> Result<Option<KernelArtifact>, DirectoryError> {
+    let other = manifest.is_some_and(|manifest| !wanted.is_of(&manifest.node));
     let ignored = match read_description(&artifact) {
         Ok(description) if other || !wanted.is_of(&description.node) => "is the same operation with other parameters",
         Err(DescriptionError::Compiled { .. }) if other => "is the same operation with other parameters",
         // The name says that a source is not contiguous, and not how; no design of the C++ backend reads such a source.
-        Err(DescriptionError::Compiled { .. }) if manifest.is_none() && node.inputs().any(Tensor::shares_memory) => {
+        Err(DescriptionError::Compiled { .. })
+            if manifest.is_none() && wanted.node.inputs().any(Tensor::shares_memory) =>
+        {
             "does not record the strides it was built for"
         }
         Ok(_) | Err(DescriptionError::Compiled { .. }) => return Ok(Some(artifact)),
-        Err(error) => return Err(fault((files.pdi(), error.to_string()))),
+        Err(error) => return Err(DirectoryError::File { path: path.to_owned(), reason: error.to_string() }),
     };
-    tracing::warn!("{} {ignored}: the kernel is ignored", files.pdi().display());
+    tracing::warn!("{} {ignored}: the kernel is ignored", path.display());
     Ok(None)
 }
 
@@ -123,7 +168,7 @@ pub(crate) fn load(files: &KernelFiles, wanted: &Wanted<'_>) -> Result<Option<Ke
 pub(crate) mod tests {
     use super::*;
     use aie_hal::format::cdo::CdoBuilder;
-    use aie_hal::format::pdi;
+    use aie_hal::format::{hsaco, pdi};
     use aie_hal::{Arch, ArchRegistry};
     use aie_ops::artifact::reference_artifact;
     use aie_ops::name::kernel_name;
@@ -187,6 +232,75 @@ pub(crate) mod tests {
             cdo.write(0x0023_2000, 1);
             fs::write(self.path(".pdi"), pdi::write(&cdo).unwrap()).unwrap();
         }
+    }
+
+    impl Rig {
+        /// Puts a code object in the place of PDI and stream: the kernel under these names, for this generation.
+        fn pack(&self, generation: &str, names: &[&str]) {
+            let files = [".pdi", "_insts.bin"].map(|end| self.path(end));
+            let [pdi, instructions] = files.each_ref().map(|path| fs::read(path).unwrap());
+            files.iter().for_each(|path| fs::remove_file(path).unwrap());
+            let code = HsacoCode { pdi: &pdi, instructions: &instructions };
+            let entries: Vec<_> =
+                names.iter().map(|name| hsaco::HsacoEntry { name, columns: 1, arguments: 3, code }).collect();
+            fs::write(self.path(".hsaco"), hsaco::write(generation, &entries).unwrap()).unwrap();
+        }
+    }
+
+    #[rstest]
+    #[case::by_name(&["mul-64f32-64f32-64f32", "add-64f32-64f32-64f32"])]
+    #[case::the_only_one(&["add_f32_64"])]
+    fn a_code_object_is_a_kernel(#[case] names: &[&str]) {
+        let rig = Rig::new(sum(64));
+        let expected = rig.load().unwrap().unwrap();
+        rig.pack("aie2", names);
+        let found = rig.load().unwrap().unwrap();
+        assert_eq!((found.name(), found.identity()), (expected.name(), expected.identity()));
+    }
+
+    #[test]
+    fn pdi_and_stream_precede_a_code_object() {
+        let rig = Rig::new(sum(64));
+        fs::write(rig.path(".hsaco"), "no code object").unwrap();
+        assert!(rig.load().unwrap().is_some());
+    }
+
+    #[test]
+    fn a_code_object_without_the_kernel_is_an_error() {
+        let rig = Rig::new(sum(64));
+        rig.pack("aie2p", &["add-64f32-64f32-64f32"]);
+        assert!(
+            rig.error().contains("it has kernels for aie2p and none for aie2; replace the file"),
+            "{}",
+            rig.error()
+        );
+        let rig = Rig::new(sum(64));
+        rig.pack("aie2", &["one", "two"]);
+        let expected = "none of its 2 kernels is add-64f32-64f32-64f32: one, two";
+        assert!(rig.error().contains(expected), "{}", rig.error());
+        fs::write(rig.path(".hsaco"), "no code object").unwrap();
+        assert!(rig.error().contains("expected a 64-bit ELF"), "{}", rig.error());
+    }
+
+    #[test]
+    fn a_damaged_kernel_in_a_code_object_is_an_error() {
+        let rig = Rig::new(sum(64));
+        fs::write(rig.path("_insts.bin"), [1; 16]).unwrap();
+        rig.pack("aie2", &["add-64f32-64f32-64f32"]);
+        assert!(rig.error().contains(".hsaco: kernel add-64f32-64f32-64f32: its instructions"), "{}", rig.error());
+    }
+
+    #[test]
+    fn a_whole_elf_is_ignored() {
+        let rig = Rig::new(sum(64));
+        rig.pack("aie2", &["add"]);
+        let path = rig.path(".hsaco");
+        let mut bytes = fs::read(&path).unwrap();
+        let at = bytes.windows(4).position(|window| window == b"AIEK").unwrap();
+        bytes[at + 60..at + 68].fill(0);
+        bytes[at + 76] = 1;
+        fs::write(&path, bytes).unwrap();
+        assert!(rig.load().unwrap().is_none());
     }
 
     #[test]

@@ -80,6 +80,11 @@ impl KernelFiles {
         self.folder.join(format!("{}.json", self.stem))
     }
 
+    /// The code object that may be there in the place of PDI and stream.
+    pub fn hsaco(&self) -> PathBuf {
+        self.folder.join(format!("{}.hsaco", self.stem))
+    }
+
     /// All three, the PDI first.
     pub fn all(&self) -> [PathBuf; 3] {
         [self.pdi(), self.instructions(), self.manifest()]

@@ -4,10 +4,10 @@
 
 use aie_hal::environment::Misnamed;
 use aie_hal::{Arch, ArchRegistry, Environment};
-use aie_jit_iron::configuration::{self, Document, KernelSet, Problem, Rules};
+use aie_jit_iron::configuration::{self, Document, KernelRequest, KernelSet, Problem, Rules};
 use aie_jit_iron::pregeneration::{
     Deferred, Interruption, Options, OutputDirectory, Progress, Report, Status, generate, iron_compiler, plan,
-    stats_file, write_packs,
+    stats_file, write_hsacos, write_packs,
 };
 use aie_jit_iron::settings::GGML_HSA_F16;
 use aie_jit_native::NativeCompiler;
@@ -26,6 +26,8 @@ Examples:
       Generates the kernels listed in a configuration. Use them with GGML_HSA_KERNEL_DIR=./kernels.
   ggml-hsa-gen-kernels --config kernels.json --dry-run
       Checks a configuration and shows what would be generated. Needs no toolchain.
+  ggml-hsa-gen-kernels --config kernels.json --output-dir ./kernels --format hsaco
+      Writes add_f32_1024.hsaco too, which newer versions of the C++ backend look for.
   GGML_HSA_STATS=run.json llama-cli ...
   ggml-hsa-gen-kernels --from-stats run.json --output-dir ./kernels --jobs 4
       Generates the kernels that a run missed.
@@ -78,6 +80,9 @@ struct Arguments {
     /// Writes DIR/ARCH.pack too, for building the kernels into the library
     #[arg(long, conflicts_with = "dry_run")]
     embed: bool,
+    /// What is written for each kernel
+    #[arg(long, value_enum, default_value_t = Format::Files)]
+    format: Format,
     /// Prints the report as JSON
     #[arg(long)]
     json: bool,
@@ -97,6 +102,14 @@ enum CompilerName {
     Iron,
     /// Descriptions that simulated devices execute; on an NPU they do nothing
     Reference,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// NAME.pdi, NAME_insts.bin and a manifest
+    Files,
+    /// These, and NAME.hsaco, a code object with PDI and instructions in one
+    Hsaco,
 }
 
 /// Why nothing was generated.
@@ -192,7 +205,23 @@ fn run(arguments: &Arguments) -> Result<(u8, Report), Rejection> {
             }
         }
     }
+    if arguments.format == Format::Hsaco {
+        match write_hsacos(&output, present(&wanted, &report)) {
+            Ok(files) => report.hsacos = files.iter().map(|path| path.display().to_string()).collect(),
+            Err(error) => {
+                eprintln!("error: {error}");
+                code = 1;
+            }
+        }
+    }
     Ok((code, report))
+}
+
+/// The kernels that are there now, with their links.
+fn present<'a>(wanted: &'a KernelSet, report: &'a Report) -> impl Iterator<Item = (&'a KernelRequest, &'a [String])> {
+    let pairs = wanted.kernels.iter().zip(&report.kernels);
+    let present = pairs.filter(|(_, report)| matches!(report.status, Status::Made | Status::Kept));
+    present.map(|(kernel, report)| (kernel, &report.links[..]))
 }
 
 fn wanted(arguments: &Arguments, arches: &ArchRegistry) -> Result<KernelSet, Rejection> {
@@ -341,6 +370,9 @@ fn print_result(report: &Report, out: &mut impl Write) -> io::Result<()> {
     }
     for pack in &report.packs {
         writeln!(out, "Packed {pack}")?;
+    }
+    if !report.hsacos.is_empty() {
+        writeln!(out, "Wrote {} code object(s) (.hsaco)", report.hsacos.len())?;
     }
     if report.interrupted {
         writeln!(out, "Interrupted; run the same command again to continue")?;

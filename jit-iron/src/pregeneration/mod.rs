@@ -14,7 +14,7 @@ pub mod stats_file;
 mod toolchain;
 
 pub use deferred::Deferred;
-pub use output::{Links, OutputDirectory, OutputError, plan_links, write_packs};
+pub use output::{Links, OutputDirectory, OutputError, plan_links, write_hsacos, write_packs};
 pub use progress::Progress;
 pub use report::{KernelReport, Report, Status};
 pub use run::{Interruption, Options, generate, plan};

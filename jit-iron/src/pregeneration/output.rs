@@ -12,6 +12,9 @@ use crate::lock::{Lock, Locks};
 use crate::manifest::{Manifest, Origin};
 use crate::pack::{self, PackError, pack};
 use crate::wanted::{LONGEST, Wanted};
+use aie_hal::format::hsaco::{HsacoCode, HsacoEntry};
+use aie_hal::format::instructions::InstructionStream;
+use aie_hal::format::{self, FormatError};
 use aie_hal::{Arch, KernelArtifact};
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -159,6 +162,43 @@ pub(super) fn existing(output: &Path, kernel: &KernelRequest, origin: Option<&Or
         loaded.map_err(|error| error.to_string())?.ok_or_else(|| "the files are not those of this kernel".into())
     });
     current.map_or_else(Existing::Stale, Existing::Current)
+}
+
+/// Writes `<generation>/<name>.hsaco` for each kernel and name: the code object that newer versions of the C++ backend look for. It holds
+/// its kernel under the file's name, so it is written once for each name and no link. Each file appears whole or not at all.
+///
+/// # Errors
+/// A kernel cannot be read or is damaged, or a file cannot be written.
+pub fn write_hsacos<'a>(
+    output: &OutputDirectory,
+    kernels: impl IntoIterator<Item = (&'a KernelRequest, &'a [String])>,
+) -> Result<Vec<PathBuf>, OutputError> {
+    let mut written = Vec::new();
+    for (kernel, links) in kernels {
+        let _lock = output.lock(kernel)?;
+        let (files, folder) = (kernel.files(&output.path), output.path.join(&kernel.arch.name));
+        let loaded = directory::load(&files, &Wanted::of(kernel.op, &kernel.node, &kernel.arch));
+        let read = |reason: String| OutputError::Write { path: files.hsaco(), source: io::Error::other(reason) };
+        let artifact = loaded.map_err(|error| read(error.to_string()))?;
+        let artifact = artifact.ok_or_else(|| read(format!("there is no {}", files.pdi().display())))?;
+        for name in [&kernel.exported_name].into_iter().chain(links) {
+            let bytes = hsaco(&artifact, name, kernel.node.arguments().count());
+            let bytes = bytes.map_err(|error| read(error.to_string()))?;
+            let path = KernelFiles::new(&folder, name.as_str()).hsaco();
+            let failed = |source| OutputError::Write { path: path.clone(), source };
+            let file = unfinished(&folder, &bytes).map_err(failed)?;
+            file.persist(&path).map_err(|error| failed(error.error))?;
+            written.push(path);
+        }
+    }
+    Ok(written)
+}
+
+fn hsaco(artifact: &KernelArtifact, name: &str, arguments: usize) -> Result<Vec<u8>, FormatError> {
+    let code = HsacoCode { pdi: artifact.pdi(), instructions: artifact.instructions() };
+    let columns = u32::from(InstructionStream::parse(code.instructions)?.header().columns);
+    let arguments = u32::try_from(arguments).unwrap_or(u32::MAX);
+    format::hsaco::write(artifact.arch(), &[HsacoEntry { name, columns, arguments, code }])
 }
 
 /// Writes `<output directory>/<generation>.pack` for each of `arches`, with every kernel in its folder. Each file appears whole or

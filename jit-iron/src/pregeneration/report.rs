@@ -74,6 +74,8 @@ pub struct Report {
     pub total: usize,
     /// Packs that were written (`--embed`).
     pub packs: Vec<String>,
+    /// Code objects that were written (`--format hsaco`).
+    pub hsacos: Vec<String>,
     /// What is worth knowing.
     pub notes: Vec<Problem>,
     /// One entry per kernel.

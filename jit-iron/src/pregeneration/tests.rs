@@ -4,6 +4,7 @@ use super::*;
 use crate::configuration::{Document, KernelSet, Rules, parse};
 use crate::double::Double;
 use aie_hal::ArchRegistry;
+use aie_hal::format::hsaco::Hsaco;
 use aie_ops::F16Policy;
 use aie_ops::compiler::{CompileError, Failure, KernelCompiler, ReferenceCompiler};
 use rstest::rstest;
@@ -228,6 +229,32 @@ fn links_follow_a_new_name_and_give_way_to_files() {
     fs::write(&link, "damaged").unwrap();
     let output = OutputDirectory::open(root.path()).unwrap();
     assert!(write_packs(&output, [renamed.kernels[0].arch.as_ref()]).unwrap_err().to_string().contains("add-8f32"));
+}
+
+#[test]
+fn code_objects_have_their_kernel_under_each_name() {
+    let root = TempDir::new().unwrap();
+    let wanted = sums(&[8], true);
+    let report = run(&wanted, root.path());
+    let output = OutputDirectory::open(root.path()).unwrap();
+    let written = write_hsacos(&output, [(&wanted.kernels[0], &report.kernels[0].links[..])]).unwrap();
+    let folder = root.path().join("aie2p");
+    assert_eq!(written, ["s8.hsaco", "add-8f32-8f32-8f32.hsaco"].map(|name| folder.join(name)));
+    let pdi = fs::read(folder.join("s8.pdi")).unwrap();
+    for (path, name) in written.iter().zip(["s8", "add-8f32-8f32-8f32"]) {
+        let bytes = fs::read(path).unwrap();
+        let hsaco = Hsaco::parse(&bytes).unwrap();
+        let [kernel] = hsaco.kernels("aie2p") else { panic!("{hsaco:?}") };
+        assert_eq!((kernel.name, kernel.arguments, kernel.code.unwrap().pdi), (name, 3, &pdi[..]));
+    }
+    // The kernel is there without the other files, and gone with all.
+    for end in [".pdi", "_insts.bin", ".json"] {
+        fs::remove_file(folder.join(format!("s8{end}"))).unwrap();
+    }
+    assert!(write_hsacos(&output, [(&wanted.kernels[0], &[][..])]).is_ok());
+    fs::remove_file(folder.join("s8.hsaco")).unwrap();
+    let error = write_hsacos(&output, [(&wanted.kernels[0], &[][..])]).unwrap_err().to_string();
+    assert!(error.contains("s8.hsaco") && error.contains("there is no") && error.contains("s8.pdi"), "{error}");
 }
 
 #[test]
