@@ -26,6 +26,10 @@ from toolchain import Toolchain
 _EXTERNAL_FUNCTION = ("object_file_name", "_source_file", "_source_string", "_include_dirs", "_compile_flags")
 
 
+# The folder of designs as a package, so that designs may import what lies beside them with a dot in front. It is no folder's name:
+# two folders of designs may be called the same, and a folder as a module of Python's library is.
+PACKAGE = "ggml_hsa_designs"
+
 # What the environment has that a worker runs in, as modules.
 ENVIRONMENT = ("numpy", "ml_dtypes", "aie")
 
@@ -84,7 +88,7 @@ class Compiler:
             raise Unsupported(f"Kernel source not found: {path}")
         self._forget_changed()
         if request.source not in self._modules:
-            self._modules[request.source] = _import(path)
+            self._modules[request.source] = _import(path, self._kernels_dir)
         function = getattr(self._modules[request.source], request.function, None)
         if not callable(function):
             raise Unsupported(f"{path} has no function {request.function}")
@@ -114,7 +118,8 @@ class Compiler:
         _clear_registry()
         try:
             params = bytearray(request.op_params)
-            return _as_design(function(request.arch, list(request.inputs), request.output, params, **keywords))
+            arguments = [request.arch, list(request.inputs), request.output, params]
+            return _as_design(_specified(function(*arguments, **keywords), request))
         except (Failed, MemoryError):
             raise
         except Unsupported as reason:
@@ -167,9 +172,11 @@ class Compiler:
             raise Failed(f"[Peano] ended with success and left no {function.object_file}")
 
 
-def _import(path: Path) -> ModuleType:
-    # Under a name of its own: an operation may be called as a module of Python's library is.
-    name = f"ggml_hsa_design_{path.stem}"
+def _import(path: Path, kernels_dir: Path) -> ModuleType:
+    # Without what the folder's __init__.py does: that of the C++ backend's imports its build system.
+    package = sys.modules.setdefault(PACKAGE, ModuleType(PACKAGE))
+    package.__path__ = [str(kernels_dir)]
+    name = f"{PACKAGE}.{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -219,6 +226,38 @@ def _clear_registry() -> None:
     registry = _registry()
     if registry is not None:
         registry.clear()
+
+
+def _specified(result: object, request: Request) -> object:
+    """What a design returned, or what the function makes that it named.
+
+    Designs of the C++ backend return a specification: a backend of its build system, and the function to be called. Several are
+    alternatives, of which the first for IRON is taken. Newer versions bind all arguments to the function, older ones bind none.
+    """
+    alternatives = result if isinstance(result, (list, tuple)) else [result]
+    if not all(map(_is_specification, alternatives)):
+        return result
+    names = [getattr(one.backend, "name", str(one.backend)) for one in alternatives]
+    if "IRON" not in names:
+        raise Unsupported(f"{request.source}: {request.function} is for {', '.join(names) or 'no compiler'}, not for IRON")
+    chosen = alternatives[names.index("IRON")]
+    required = [
+        parameter
+        for parameter in inspect.signature(chosen.function).parameters.values()
+        if parameter.default is parameter.empty and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    if not required:
+        return chosen.function()
+    return chosen.function(
+        arch=chosen.arch,
+        input_tensors=chosen.input_tensors,
+        output_tensor=chosen.output_tensor,
+        op_params=chosen.op_params,
+    )
+
+
+def _is_specification(result: object) -> bool:
+    return callable(getattr(result, "function", None)) and hasattr(result, "backend")
 
 
 def _as_design(result: object) -> Design:

@@ -6,7 +6,7 @@ import subprocess
 import time
 import unittest
 
-from support import DESIGNS, IRON, SECONDS, Case, Installation, Worker, request, tensor
+from support import DESIGNS, IRON, SECONDS, TESTS, Case, Installation, Worker, request, tensor
 
 import commands  # noqa: E402  (support sets its path)
 
@@ -175,6 +175,18 @@ class CompileTest(Case):
             self.assertIn(text, errors)
         # Import of the double prints too, before the greeting.
         self.assertIn("the double of aie.iron is imported", errors)
+
+    def test_designs_that_return_specifications(self):
+        installation = self.installation()
+        line = [str(installation.python), str(IRON / "worker.py"), "--kernels-dir", str(TESTS / "specified")]
+        worker = self.greeted(installation, line=line)
+        for function in ("own_unbound", "own_bound", "own_alternatives"):
+            self.assertEqual(worker.ask(function, self.work, source="ops.py", arch="aie2"), DONE, function)
+            text = (self.work / "aie.mlir").read_text(encoding="utf-8")
+            self.assertEqual(text, "// IRON aie2 [(64, 1, 1, 1)] (64, 1, 1, 1) 64\n", function)
+            (self.work / "aie.mlir").unlink()
+        answer = worker.ask("own_of_another", self.work, source="ops.py")
+        self.assertEqual(answer["unsupported"]["cause"], "ops.py: own_of_another is for OTHER, not for IRON")
 
     def test_changed_designs_are_imported_anew(self):
         installation = self.installation()
