@@ -20,6 +20,7 @@ import commands
 from commands import Failed, Unavailable
 from design import CoreFunction, Design, Unsupported
 from protocol import Request
+from specification import descriptor, specified
 from toolchain import Toolchain
 
 # The attributes that IRON 1.3 and 1.4 keep a core function in.
@@ -87,12 +88,15 @@ class Compiler:
         if not path.is_file():
             raise Unsupported(f"Kernel source not found: {path}")
         self._forget_changed()
-        if request.source not in self._modules:
-            self._modules[request.source] = _import(path, self._kernels_dir)
-        function = getattr(self._modules[request.source], request.function, None)
+        function = getattr(self._import(path), request.function, None)
         if not callable(function):
             raise Unsupported(f"{path} has no function {request.function}")
         return function
+
+    def _import(self, path: Path) -> ModuleType:
+        if path.name not in self._modules:
+            self._modules[path.name] = _import(path, self._kernels_dir)
+        return self._modules[path.name]
 
     def _imported(self) -> dict[Path, str]:
         """Files of the designs' folder that are imported, with their modules' names."""
@@ -118,9 +122,11 @@ class Compiler:
         _clear_registry()
         try:
             params = bytearray(request.op_params)
-            arguments = [request.arch, list(request.inputs), request.output, params]
-            return _as_design(_specified(function(*arguments, **keywords), request))
-        except (Failed, MemoryError):
+            describe = descriptor(self._kernels_dir, self._import)
+            inputs = [None if tensor is None else describe(tensor) for tensor in request.inputs]
+            result = function(request.arch, inputs, describe(request.output), params, **keywords)
+            return _as_design(specified(result, f"{request.source}: {request.function}"))
+        except (Failed, Unavailable, MemoryError):
             raise
         except Unsupported as reason:
             raise Unsupported(str(reason) or f"{request.source}: {request.function} does not do this kernel") from None
@@ -226,38 +232,6 @@ def _clear_registry() -> None:
     registry = _registry()
     if registry is not None:
         registry.clear()
-
-
-def _specified(result: object, request: Request) -> object:
-    """What a design returned, or what the function makes that it named.
-
-    Designs of the C++ backend return a specification: a backend of its build system, and the function to be called. Several are
-    alternatives, of which the first for IRON is taken. Newer versions bind all arguments to the function, older ones bind none.
-    """
-    alternatives = result if isinstance(result, (list, tuple)) else [result]
-    if not all(map(_is_specification, alternatives)):
-        return result
-    names = [getattr(one.backend, "name", str(one.backend)) for one in alternatives]
-    if "IRON" not in names:
-        raise Unsupported(f"{request.source}: {request.function} is for {', '.join(names) or 'no compiler'}, not for IRON")
-    chosen = alternatives[names.index("IRON")]
-    required = [
-        parameter
-        for parameter in inspect.signature(chosen.function).parameters.values()
-        if parameter.default is parameter.empty and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-    ]
-    if not required:
-        return chosen.function()
-    return chosen.function(
-        arch=chosen.arch,
-        input_tensors=chosen.input_tensors,
-        output_tensor=chosen.output_tensor,
-        op_params=chosen.op_params,
-    )
-
-
-def _is_specification(result: object) -> bool:
-    return callable(getattr(result, "function", None)) and hasattr(result, "backend")
 
 
 def _as_design(result: object) -> Design:

@@ -34,6 +34,7 @@ from design import Unsupported
 from simulator import installation, objects
 from simulator.errors import SimulationError, place_of
 from simulator.machine import SimulatedModule
+from specification import descriptor, specified
 from tensor_desc import TensorDesc
 
 _PARAMETERS = 16
@@ -113,37 +114,20 @@ def design_module(folder: Path, source: str, function: str, arch: str, node: dic
     if not callable(made):
         raise Unsupported(f"{path} has no function {function}")
     _clear_registry()
-    describe = _descriptor(folder)
-    inputs = [None if source is None else describe(source) for source in node["sources"]]
-    keywords = {
-        "arch": arch,
-        "input_tensors": inputs,
-        "output_tensor": describe(node["output"]),
-        "op_params": bytearray(struct.pack(f"<{_PARAMETERS}i", *node["params"])),
-    }
-    result = made(**keywords)
-    # Designs of the C++ backend return what makes the module, or a list of it.
-    specification = result[0] if isinstance(result, list) and result else result
-    if callable(getattr(specification, "function", None)):
-        result = specification.function(**keywords)
+    foreign = descriptor(folder, lambda path: _import(folder, path))
+    inputs = [None if source is None else foreign(TensorDesc.from_json(source)) for source in node["sources"]]
+    result = made(
+        arch=arch,
+        input_tensors=inputs,
+        output_tensor=foreign(TensorDesc.from_json(node["output"])),
+        op_params=bytearray(struct.pack(f"<{_PARAMETERS}i", *node["params"])),
+    )
+    result = specified(result, f"{source}: {function}")
     if not isinstance(result, SimulatedModule):
         raise Unsupported(
             f"{source}: {function} returns {type(result).__name__}; only designs in IRON's Python API are simulated, not MLIR as text"
         )
     return result
-
-
-def _descriptor(folder: Path):
-    """How the designs of `folder` want tensors described."""
-    if (folder / "tensor_desc.py").is_file() and (folder / "kernel.py").is_file():
-        foreign = _import(folder, folder / "tensor_desc.py")
-
-        def describe(tensor: dict) -> object:
-            ours = TensorDesc.from_json(tensor)
-            return foreign.ggml_tensor_to_tensordesc(ours.dtype, ours.shape, ours.stride, ours.contiguous)
-
-        return describe
-    return TensorDesc.from_json
 
 
 _imported: dict[Path, types.ModuleType] = {}

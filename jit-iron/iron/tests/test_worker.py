@@ -183,7 +183,8 @@ class CompileTest(Case):
         for function in ("own_unbound", "own_bound", "own_alternatives"):
             self.assertEqual(worker.ask(function, self.work, source="ops.py", arch="aie2"), DONE, function)
             text = (self.work / "aie.mlir").read_text(encoding="utf-8")
-            self.assertEqual(text, "// IRON aie2 [(64, 1, 1, 1)] (64, 1, 1, 1) 64\n", function)
+            tensor = "('I32', (64, 1, 1, 1), True)"
+            self.assertEqual(text, f"// IRON aie2 [{tensor}, {tensor}] 64\n", function)
             (self.work / "aie.mlir").unlink()
         answer = worker.ask("own_of_another", self.work, source="ops.py")
         self.assertEqual(answer["unsupported"]["cause"], "ops.py: own_of_another is for OTHER, not for IRON")

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from .specification import Backend, Specification
+from .kernel import Backend, Specification
 
 
 def _described(arch, input_tensors, output_tensor, op_params):
