@@ -6,8 +6,8 @@ table below); of the machine's own code, comparisons, branches, sums and product
 `BYTES`. Loops count once: nothing is assumed to be unrolled.
 
 BYTES is the size of a bundle with one vector instruction and nothing beside it; full bundles are larger, but have several. The
-estimate says whether a function is near the limit, not what its size is. It is of one function: a core that has several, such as
-one for whole tiles and one for the last, has room for them together only.
+estimate says whether a function is near the limit, not what its size is. What the designs keep out of line (OUTLINED) counts once,
+whoever calls it. A core's program has a part besides its functions, with the loops and locks of the design.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from functools import cache
 
 BYTES = 6
 PROGRAM_MEMORY = 16 * 1024
+# For what a core has beside its functions: start, loops, locks, a memset or a division of the compiler's library.
+OTHER_CODE = 4 * 1024
+# The function that cores/two_names.h keeps out of line.
+OUTLINED = re.compile(r"^compute\(")
 # Loading a constant of 32 bits and spreading it.
 BROADCAST = 2
 # A product of f32: six bf16 are split off (a conversion and a subtraction each, but for the last of three), nine products are summed.
@@ -71,22 +75,38 @@ def _qualified(call: str) -> str:
     return plain.split("(")[0].strip().split(" ")[-1]
 
 
-def estimate(assembly: str, function: str) -> int:
-    """Bytes of `function` by the assembly of this machine, made with -fno-inline."""
+def estimate(assembly: str, *functions: str) -> int:
+    """Bytes of these functions together, by the assembly of this machine, made with -fno-inline."""
     bodies = _bodies(assembly)
 
     @cache
-    def count(name: str) -> int:
+    def count(name: str) -> tuple[int, frozenset[str]]:
+        """Instructions in place of a call, and the functions out of line that are called."""
         own, calls = bodies.get(name, (0, ()))
-        total = own
+        total, shared = own, frozenset()
         for callee in calls:
             known = instructions(callee)
-            total += known if known is not None else count(callee)
-        return total
+            if known is None and OUTLINED.match(callee):
+                total, shared = total + 1, shared | {callee}
+            elif known is not None:
+                total += known
+            else:
+                more, further = count(callee)
+                total, shared = total + more, shared | further
+        return total, shared
 
-    if function not in bodies:
-        raise ValueError(f"{function} is not in the assembly; there are: {', '.join(list(bodies)[:5])} ...")
-    return count(function) * BYTES
+    missing = [function for function in functions if function not in bodies]
+    if missing:
+        raise ValueError(f"{', '.join(missing)} is not in the assembly; there are: {', '.join(list(bodies)[:5])} ...")
+    total, waiting, counted = 0, list(functions), set()
+    while waiting:
+        name = waiting.pop()
+        if name not in counted:
+            counted.add(name)
+            own, shared = count(name)
+            total += own
+            waiting += shared
+    return total * BYTES
 
 
 def _bodies(assembly: str) -> dict[str, tuple[int, tuple[str, ...]]]:

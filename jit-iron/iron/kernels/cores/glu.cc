@@ -2,6 +2,7 @@
 // SLOPE it is that of SWIGLU_OAI. Both are bits of f32. INPUT_TYPE is the type of all buffers.
 
 #include "activations.h"
+#include "two_names.h"
 
 namespace {
 
@@ -30,7 +31,9 @@ inline Floats gated(Floats x, Floats g) {
 
 }  // namespace
 
-extern "C" void CORE_FUNCTION(const INPUT_TYPE *__restrict x, const INPUT_TYPE *__restrict g, INPUT_TYPE *__restrict out,
-                              int32_t count) {
+SHARED_CODE compute(const INPUT_TYPE *__restrict x, const INPUT_TYPE *__restrict g, INPUT_TYPE *__restrict out, int32_t count) {
     for_each(out, count, [x, g](int at) { return gated(load(x + at), load(g + at)); });
 }
+
+CORE_FUNCTIONS((const INPUT_TYPE *__restrict x, const INPUT_TYPE *__restrict g, INPUT_TYPE *__restrict out, int32_t count),
+               (x, g, out, count))

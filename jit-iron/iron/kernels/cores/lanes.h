@@ -80,18 +80,6 @@ inline void store(float *to, Floats x) { aie::store_v(to, x); }
 
 inline void store(bfloat16 *to, Floats x) { aie::store_v(to, Sums(x).template to_vector<bfloat16>()); }
 
-/// Stores the first `count` lanes.
-inline void store_first(float *to, Floats x, unsigned count) {
-    for (unsigned lane = 0; lane < count; ++lane)
-        to[lane] = x.get(lane);
-}
-
-inline void store_first(bfloat16 *to, Floats x, unsigned count) {
-    const aie::vector<bfloat16, kLanes> narrow = Sums(x).template to_vector<bfloat16>();
-    for (unsigned lane = 0; lane < count; ++lane)
-        to[lane] = narrow.get(lane);
-}
-
 /// Results are rounded to the nearest, ties to even; the array's own default rounds down. Integers wrap.
 inline void set_modes() {
     aie::set_rounding(aie::rounding_mode::conv_even);
@@ -99,14 +87,18 @@ inline void set_modes() {
 }
 
 /// Applies `function`, which is given the index of its first element, to every vector of a buffer of `count` elements.
+///
+/// There is one copy of it: the last vector goes to `last` first, if the buffer does not have all of it.
 template <typename Out, typename Function>
 inline void for_each(Out *__restrict out, int count, Function function) {
     set_modes();
-    int at = 0;
-    for (; at + static_cast<int>(kLanes) <= count; at += static_cast<int>(kLanes))
-        store(out + at, function(at));
-    if (at < count)
-        store_first(out + at, function(at), static_cast<unsigned>(count - at));
+    constexpr int lanes = static_cast<int>(kLanes);
+    const int whole = count / lanes * lanes;
+    alignas(64) Out last[kLanes];
+    for (int at = 0; at < count; at += lanes)
+        store(at < whole ? out + at : last, function(at));
+    for (int at = whole; at < count; ++at)
+        out[at] = last[at - whole];
 }
 
 }  // namespace lanes
