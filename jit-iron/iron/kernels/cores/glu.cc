@@ -21,11 +21,11 @@ inline Floats gated(Floats x, Floats g) {
 #if defined(SLOPE)
     const Floats below_limit = bounded_above(x);
     const Floats gate = activations::gate(below_limit, sigmoid(mul(below_limit, from_bits(SLOPE))));
-    return mul(gate, add(bounded(g), all(1.0f)));
+    return product(gate, add(bounded(g), all(1.0f)));
 #elif defined(LIMIT)
-    return mul(activations::GATE(bounded_above(x)), bounded(g));
+    return product(activations::GATE(bounded_above(x)), bounded(g));
 #else
-    return mul(activations::GATE(x), g);
+    return product(activations::GATE(x), g);
 #endif
 }
 
