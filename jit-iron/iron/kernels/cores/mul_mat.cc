@@ -3,6 +3,9 @@
 // One object of a fifo has CHUNK elements of one row. B's rows of a chunk are kept, A's rows are used as they come, so that weights
 // pass the core once per block. A_TYPE and B_TYPE are the elements, SUM_TYPE (float or int32) is what the result has.
 //
+// The cores of a column get the same objects and have different words of the result: of its words, row of B by row of B, core c has
+// those whose number is c modulo kCores, and in addition the last, which ends every core's last part.
+//
 // All numbers of a block are in `job`, which the runtime sequence writes; `progress` counts rows and chunks, and is all zero
 // between blocks. A DMA reads whole words within a tensor only. What a row's object holds beyond the row's own elements, and where
 // they begin in it, is described by `Operand`.
@@ -14,6 +17,8 @@ namespace {
 constexpr int kChunk = CHUNK;
 /// Rows of A in a block, and words of an object of the result.
 [[maybe_unused]] constexpr int kRowsA = 64;
+/// Cores that make a block together.
+[[maybe_unused]] constexpr int kCores = 4;
 
 /// Where an operand's words are.
 struct Operand {
@@ -128,9 +133,9 @@ void CORE_FUNCTION(const B_TYPE *__restrict object, B_TYPE *__restrict kept, con
     progress.row_b = progress.row_b + 1 == job.rows_b ? 0 : progress.row_b + 1;
 }
 #elif defined(MULTIPLY_ROW)
-/// Multiplies a row of A by the kept rows of B.
+/// Multiplies a row of A by the kept rows of B, as far as the results are those of `core`.
 void CORE_FUNCTION(const A_TYPE *__restrict object, const B_TYPE *__restrict kept, SUM_TYPE *__restrict sums,
-                   const int32_t *__restrict numbers, int32_t *__restrict counters) {
+                   const int32_t *__restrict numbers, int32_t *__restrict counters, int32_t core) {
     const Job &job = *reinterpret_cast<const Job *>(numbers);
     Progress &progress = *reinterpret_cast<Progress *>(counters);
     lanes::set_modes();
@@ -138,11 +143,15 @@ void CORE_FUNCTION(const A_TYPE *__restrict object, const B_TYPE *__restrict kep
     const int count = elements_in_chunk(job, progress.chunk);
     alignas(64) A_TYPE copy[kChunk];
     const A_TYPE *row = object;
-    if (count != kChunk || first_element<A_TYPE>(job.a, words) != 0) {
-        take(copy, object, job.a, words, count);
-        row = copy;
-    }
+    bool taken = count == kChunk && first_element<A_TYPE>(job.a, words) == 0;
     for (int j = 0; j < job.rows_b; ++j) {
+        const int word = j * job.rows_a + progress.row_a;
+        if ((word - core) % kCores != 0 && word + 1 != job.rows_a * job.rows_b)
+            continue;
+        if (!taken) {
+            take(copy, object, job.a, words, count);
+            row = copy, taken = true;
+        }
         SUM_TYPE &sum = sums[j * kRowsA + progress.row_a];
         const SUM_TYPE product = dot(row, kept + j * kChunk);
         sum = progress.chunk == 0 ? product : SUM_TYPE(sum + product);
@@ -154,17 +163,20 @@ void CORE_FUNCTION(const A_TYPE *__restrict object, const B_TYPE *__restrict kep
     }
 }
 #else
-/// Gives the next words of the block's result, row of B by row of B. What the last object has beyond them repeats the last word.
+/// Gives the next words of the block's result that are those of `core`. What the last object has beyond the result repeats its last
+/// word.
 void CORE_FUNCTION(SUM_TYPE *__restrict out, const SUM_TYPE *__restrict sums, const int32_t *__restrict numbers,
-                   int32_t *__restrict counters) {
+                   int32_t *__restrict counters, int32_t core) {
     const Job &job = *reinterpret_cast<const Job *>(numbers);
     Progress &progress = *reinterpret_cast<Progress *>(counters);
     const int total = job.rows_a * job.rows_b;
-    int row = progress.word / job.rows_a, column = progress.word % job.rows_a;
-    for (int word = 0; word < kRowsA; ++word) {
-        out[word] = sums[row * kRowsA + column];
-        if (progress.word + word + 1 < total && ++column == job.rows_a)
-            column = 0, ++row;
+    const SUM_TYPE last = sums[(job.rows_b - 1) * kRowsA + job.rows_a - 1];
+    int word = progress.word + core;
+    int row = word / job.rows_a, column = word % job.rows_a;
+    for (int place = 0; place < kRowsA / kCores; ++place, word += kCores) {
+        out[place] = word < total ? sums[row * kRowsA + column] : last;
+        for (column += kCores; column >= job.rows_a; column -= job.rows_a)
+            ++row;
     }
     progress.word = progress.word + kRowsA >= total ? 0 : progress.word + kRowsA;
 }

@@ -1,0 +1,89 @@
+"""How the cores of a column share a block of a matrix product."""
+
+import sys
+import unittest
+
+from kernel_cores import ARCHITECTURES, IRON, Buffer, CoreFunctions, np
+
+sys.path[:0] = [str(IRON / "kernels"), str(IRON)]
+
+from simulator import installation  # noqa: E402  (needs the path above)
+
+installation.install("1.3")
+
+from design import Unsupported  # noqa: E402
+from tensor_desc import TensorDesc  # noqa: E402
+
+CHUNK, ROWS_A, CORES = 64, 64, 4
+MACROS = {"A_TYPE": "float", "B_TYPE": "float", "SUM_TYPE": "float", "CHUNK": str(CHUNK), "FLOATS": "1"}
+UNTOUCHED = -7.0
+
+
+def design():
+    """The module with the design, as the simulator's IRON has it now."""
+    installation.install("1.3")
+    for name in ("mul_mat", "elementwise", "iron_program"):
+        sys.modules.pop(name, None)
+    import mul_mat
+
+    return mul_mat
+
+
+class SharesTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cores = CoreFunctions()
+        cls.addClassCleanup(cls.cores.close)
+
+    def words_of(self, arch, core, rows_a, rows_b):
+        """The words of the result that `core` computes, row of source 1 by row of source 1."""
+        multiply = self.cores.function(arch, "mul_mat.cc", MULTIPLY_ROW="1", **MACROS)
+        told = [0, CHUNK, 1 << 30, 0, 0]
+        job = Buffer("i32", 32, np.array([1, 1, rows_a, rows_b, 1, CHUNK, CHUNK, *told, *told], np.int32))
+        progress = Buffer("i32", 32, np.zeros(32, np.int32))
+        ones = np.ones(16 * CHUNK, np.float32)
+        row, kept = Buffer("f32", CHUNK, ones[:CHUNK]), Buffer("f32", 16 * CHUNK, ones)
+        sums = Buffer("f32", 16 * ROWS_A, np.full(16 * ROWS_A, UNTOUCHED, np.float32))
+        for _ in range(rows_a):
+            multiply(row.pointer, kept.pointer, sums.pointer, job.pointer, progress.pointer, core)
+        self.assertTrue(sums.intact)
+        self.assertEqual(progress.values.tolist(), [0] * 32)
+        block = sums.values.reshape(16, ROWS_A)
+        self.assertTrue((block[rows_b:] == UNTOUCHED).all() and (block[:, rows_a:] == UNTOUCHED).all())
+        words = block[:rows_b, :rows_a].ravel()
+        self.assertTrue(((words == UNTOUCHED) | (words == CHUNK)).all())
+        return np.flatnonzero(words != UNTOUCHED).tolist()
+
+    def test_every_word_is_that_of_one_core(self):
+        for arch in ARCHITECTURES:
+            for rows_a, rows_b in ((64, 16), (64, 1), (64, 3), (63, 16), (62, 5), (7, 3), (1, 16), (1, 1), (2, 2)):
+                with self.subTest(arch=arch, rows_a=rows_a, rows_b=rows_b):
+                    total = rows_a * rows_b
+                    for core in range(CORES):
+                        expected = {*range(core, total, CORES), total - 1}
+                        self.assertEqual(self.words_of(arch, core, rows_a, rows_b), sorted(expected))
+
+    def test_all_cores_of_a_column_work(self):
+        for arch, columns in (("aie2", 4), ("aie2p", 8)):
+            for blocks in (1, columns):
+                with self.subTest(arch=arch, blocks=blocks):
+                    a, b = TensorDesc("f32", (CHUNK, 64 * blocks, 1, 1)), TensorDesc("f32", (CHUNK, 3, 1, 1))
+                    output = TensorDesc("f32", (64 * blocks, 3, 1, 1))
+                    built = design().ggml_op_mul_mat(arch, [a, b], output, bytearray(64))
+                    x, y = (np.ones(t.size, np.float32) for t in (a, b))
+                    result = np.zeros(output.size, np.float32)
+                    built.execute([x, y, result])
+                    np.testing.assert_array_equal(result, CHUNK)
+                    self.assertEqual((built.report.cores, built.report.columns), (CORES * blocks, blocks))
+
+    def test_buffers_are_refused_when_they_do_not_fit(self):
+        tensor = TensorDesc("f32", (CHUNK, 64, 1, 1))
+        module = design()
+        self.addCleanup(sys.modules.pop, "mul_mat")
+        module.ROWS_B = 256
+        with self.assertRaisesRegex(Unsupported, r"a block of a matrix product needs \d+ bytes of a core's 65536: 8 rows of source 0"):
+            module.ggml_op_mul_mat("aie2", [tensor, tensor], TensorDesc("f32", (64, 64, 1, 1)), bytearray(64))
+
+
+if __name__ == "__main__":
+    unittest.main()
