@@ -34,6 +34,8 @@ CHUNK_BYTES = 256
 """Of a row's object in the shorter of the two types."""
 DEPTH_A, DEPTH_B = 8, 4
 """Objects on a core. A core is busy with one row of source 0 while the next go to the other cores and, as all do, into its fifo."""
+ROWS_AT_ONCE = 8
+"""Rows of source 0 that a core collects for a product of matrices."""
 PART = ROWS_A // CORES_OF_COLUMN
 """Words of a core's part of an object of the result."""
 STACK = 2048
@@ -51,6 +53,8 @@ TYPES = {
     ("i16", "i16"): "i32",
 }
 """Types of the sources and the result."""
+TILED_TYPES = ("bf16", "i8", "i16")
+"""Types, of both sources, of which the cores multiply matrices."""
 
 
 @dataclass
@@ -108,6 +112,7 @@ def _workers(program: IronProgram, column: int, a: str, b: str, out: str, chunk:
     object_a, object_b, object_out = array_type(chunk, a), array_type(chunk, b), array_type(ROWS_A, out)
     part_out = array_type(PART, out)
     kept_type, sums_type = array_type(ROWS_B * chunk, b), array_type(ROWS_B * ROWS_A, out)
+    rows_type = array_type(ROWS_AT_ONCE * chunk, a)
     words = np.ndarray[(32,), np.dtype[np.int32]]
     item = {"i8": 1, "i16": 2, "bf16": 2, "f32": 4, "i32": 4}
     require_memory(
@@ -116,6 +121,7 @@ def _workers(program: IronProgram, column: int, a: str, b: str, out: str, chunk:
             f"{DEPTH_A} rows of source 0": DEPTH_A * chunk * item[a],
             f"{DEPTH_B} rows of source 1": DEPTH_B * chunk * item[b],
             "2 parts of the result": 2 * PART * 4,
+            f"{ROWS_AT_ONCE} collected rows": ROWS_AT_ONCE * chunk * item[a],
             "kept rows": ROWS_B * chunk * item[b],
             "sums": ROWS_B * ROWS_A * 4,
             "job and progress": 256,
@@ -127,12 +133,14 @@ def _workers(program: IronProgram, column: int, a: str, b: str, out: str, chunk:
         macros["FLOATS"] = "1"
     if (a, b) == ("bf16", "bf16"):
         macros["NARROW"] = "1"
+    if a == b and a in TILED_TYPES:
+        macros["TILED"] = "1"
 
     def function(name: str, part: str, arguments: list) -> object:
         return Core("mul_mat.cc", name, macros | {part: "1"}).function("mul_mat", arguments)
 
     keep = function("keep_row", "KEEP_ROW", [object_b, kept_type, words, words])
-    multiply = function("multiply_row", "MULTIPLY_ROW", [object_a, kept_type, sums_type, words, words, np.int32])
+    multiply = function("multiply_row", "MULTIPLY_ROW", [object_a, kept_type, rows_type, sums_type, words, words, np.int32])
     give = function("give_words", "GIVE_WORDS", [part_out, sums_type, words, words, np.int32])
     fifo_a = program.input(column, "a", object_a, depth=DEPTH_A)
     fifo_b = program.input(column, "b", object_b, depth=DEPTH_B)
@@ -143,15 +151,16 @@ def _workers(program: IronProgram, column: int, a: str, b: str, out: str, chunk:
         job = Buffer(words, initial_value=np.zeros(32, np.int32), name=f"job_{name}", use_write_rtp=True)
         progress = Buffer(words, initial_value=np.zeros(32, np.int32), name=f"progress_{name}")
         kept, sums = Buffer(kept_type, name=f"kept_{name}"), Buffer(sums_type, name=f"sums_{name}")
-        barrier = WorkerRuntimeBarrier()
-        arguments = [fifo_a.cons(), fifo_b.cons(), out_part.prod(), job, progress, kept, sums, barrier, keep, multiply, give]
+        rows, barrier = Buffer(rows_type, name=f"rows_{name}"), WorkerRuntimeBarrier()
+        buffers = [job, progress, kept, rows, sums]
+        arguments = [fifo_a.cons(), fifo_b.cons(), out_part.prod(), *buffers, barrier, keep, multiply, give]
         program.worker(column, _body(core), arguments, FIRST_CORE_ROW + core, stack_size=STACK)
         told.append((job, barrier))
     return told
 
 
 def _body(core: int) -> Callable:
-    def body(a, b, out, job, progress, kept, sums, barrier, keep, multiply, give):
+    def body(a, b, out, job, progress, kept, rows, sums, barrier, keep, multiply, give):
         barrier.wait_for_value(1)
         for _ in range_(job[BLOCKS]):
             for _ in range_(job[CHUNKS]):
@@ -161,7 +170,7 @@ def _body(core: int) -> Callable:
                     b.release(1)
                 for _ in range_(job[COUNT_A]):
                     row = a.acquire(1)
-                    multiply(row, kept, sums, job, progress, core)
+                    multiply(row, kept, rows, sums, job, progress, core)
                     a.release(1)
             for _ in range_(job[OBJECTS]):
                 words = out.acquire(1)

@@ -56,9 +56,9 @@ def variants() -> list[tuple[str, dict[str, str]]]:
     found.append(("soft_max.cc", {**ROW, "FACTOR": ONE}))
     found.append(("soft_max.cc", {**ROW, **MASK, "FACTOR": ONE}))
     for a, b, result, more in (
-        ("int8", "int8", "int32", {}),
-        ("int16", "int16", "int32", {}),
-        ("bfloat16", "bfloat16", "float", {"FLOATS": "1", "NARROW": "1"}),
+        ("int8", "int8", "int32", {"TILED": "1"}),
+        ("int16", "int16", "int32", {"TILED": "1"}),
+        ("bfloat16", "bfloat16", "float", {"FLOATS": "1", "NARROW": "1", "TILED": "1"}),
         ("bfloat16", "float", "float", {"FLOATS": "1"}),
         ("float", "float", "float", {"FLOATS": "1"}),
     ):

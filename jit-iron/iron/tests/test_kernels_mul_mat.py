@@ -3,7 +3,7 @@
 import sys
 import unittest
 
-from kernel_cores import ARCHITECTURES, IRON, Buffer, CoreFunctions, np
+from kernel_cores import ARCHITECTURES, IRON, NUMPY_TYPES, Buffer, CoreFunctions, np
 
 sys.path[:0] = [str(IRON / "kernels"), str(IRON)]
 
@@ -43,10 +43,11 @@ class SharesTest(unittest.TestCase):
         progress = Buffer("i32", 32, np.zeros(32, np.int32))
         ones = np.ones(16 * CHUNK, np.float32)
         row, kept = Buffer("f32", CHUNK, ones[:CHUNK]), Buffer("f32", 16 * CHUNK, ones)
+        rows = Buffer("f32", 8 * CHUNK)
         sums = Buffer("f32", 16 * ROWS_A, np.full(16 * ROWS_A, UNTOUCHED, np.float32))
         for _ in range(rows_a):
-            multiply(row.pointer, kept.pointer, sums.pointer, job.pointer, progress.pointer, core)
-        self.assertTrue(sums.intact)
+            multiply(row.pointer, kept.pointer, rows.pointer, sums.pointer, job.pointer, progress.pointer, core)
+        self.assertTrue(sums.intact and rows.intact)
         self.assertEqual(progress.values.tolist(), [0] * 32)
         block = sums.values.reshape(16, ROWS_A)
         self.assertTrue((block[rows_b:] == UNTOUCHED).all() and (block[:, rows_a:] == UNTOUCHED).all())
@@ -75,6 +76,42 @@ class SharesTest(unittest.TestCase):
                     built.execute([x, y, result])
                     np.testing.assert_array_equal(result, CHUNK)
                     self.assertEqual((built.report.cores, built.report.columns), (CORES * blocks, blocks))
+
+    def test_products_of_matrices_and_of_rows_share_sums(self):
+        # Two rows of source 1 and more are multiplied as tiles, one row by itself; chunks of both are added up over calls.
+        for arch in ARCHITECTURES:
+            for types in (("bf16", "bf16", "f32"), ("i8", "i8", "i32"), ("i16", "i16", "i32")):
+                for rows_b in (1, 2, 16):
+                    for length in (1, 100, 515):
+                        with self.subTest(arch=arch, types=types, rows_b=rows_b, length=length):
+                            self.product(arch, types, length, rows_b)
+
+    def product(self, arch, types, length, rows_b):
+        a, b = TensorDesc(types[0], (length, 64, 1, 1)), TensorDesc(types[1], (length, rows_b, 1, 1))
+        output = TensorDesc(types[2], (64, rows_b, 1, 1))
+        # Small integers, whose sums are exact in every order.
+        numbers = np.random.default_rng(length)
+        x, y = (numbers.integers(-8, 8, t.size).astype(NUMPY_TYPES[t.dtype]) for t in (a, b))
+        result = np.zeros(output.size, NUMPY_TYPES[output.dtype])
+        design().ggml_op_mul_mat(arch, [a, b], output, bytearray(64)).execute([x, y, result])
+        exact = y.reshape(rows_b, length).astype(np.int64) @ x.reshape(64, length).astype(np.int64).T
+        np.testing.assert_array_equal(result, exact.ravel())
+
+    def test_infinity_stays_within_its_row(self):
+        for arch in ARCHITECTURES:
+            for dtype in ("f32", "bf16"):
+                with self.subTest(arch=arch, dtype=dtype):
+                    a, b = TensorDesc(dtype, (CHUNK, 64, 1, 1)), TensorDesc(dtype, (CHUNK, 2, 1, 1))
+                    x, y = (np.ones(t.size, NUMPY_TYPES[dtype]) for t in (a, b))
+                    x[5 * CHUNK + 3] = np.inf
+                    y[3] = 1.375
+                    result = np.zeros((2, 64), np.float32)
+                    built = design().ggml_op_mul_mat(arch, [a, b], TensorDesc("f32", (64, 2, 1, 1)), bytearray(64))
+                    built.execute([x, y, result])
+                    # Infinite, or not a number: some products of the parts of f32 are not.
+                    self.assertFalse(np.isfinite(result[:, 5]).any())
+                    others = np.delete(result, 5, axis=1)
+                    np.testing.assert_array_equal(others, [[CHUNK + 0.375] * 63, [CHUNK] * 63])
 
     def test_buffers_are_refused_when_they_do_not_fit(self):
         tensor = TensorDesc("f32", (CHUNK, 64, 1, 1))
