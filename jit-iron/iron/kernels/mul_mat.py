@@ -72,7 +72,8 @@ def ggml_op_mul_mat(arch, input_tensors, output_tensor, op_params):
     target = generation(arch)
     a, b = _sources(input_tensors, output_tensor)
     chunk = CHUNK_BYTES // min(a.itemsize, b.itemsize)
-    columns = min(target.columns, len(_strips(a, b)))
+    # All of them, whatever there is to do: the PDI is the same for all extents.
+    columns = target.columns
     program = IronProgram(target, columns)
     cores = [_workers(program, column, a.dtype, b.dtype, output_tensor.dtype, chunk) for column in range(columns)]
 
@@ -205,6 +206,9 @@ def _rounds(a: TensorDesc, b: TensorDesc, chunk: int, columns: int) -> list[list
     jobs = _regular_jobs(a, b, chunk, columns)
     if jobs is None:
         jobs = [_job(a, b, chunk, strip) for strip in _strips(a, b)]
+    # A fifo that nothing fills would not be in the PDI. Columns that have nothing to do therefore do the same as others; the words
+    # that they write are the same too.
+    jobs += [jobs[index % len(jobs)] for index in range(columns - len(jobs))]
     return [jobs[at : at + columns] for at in range(0, len(jobs), columns)]
 
 

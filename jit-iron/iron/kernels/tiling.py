@@ -6,8 +6,8 @@ that. Nothing is read or written beyond that word.
 
 All tiles of a kernel have one size, because a fifo has. What is left over is the tail: its inputs come in a full tile whose
 rest is filled with elements of the same tensor that are read once more (and not looked at), its result leaves through a fifo of
-exactly its size. Tensors of types with different widths end at different words, so each has a tail of its own length. Results are never written twice and never before their own sources are read, so that a result may lie where a
-source lies.
+exactly its size. Tensors of types with different widths end at different words, so each has a tail of its own length. Results
+are never written twice and never before their own sources are read, so that a result may lie where a source lies.
 """
 
 from __future__ import annotations

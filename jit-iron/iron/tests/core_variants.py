@@ -15,7 +15,8 @@ MASK = {"MASK_TYPE": "bfloat16", "MASK_TENSOR": "1024", "MASK_WINDOW": "0", "EXT
 
 # Files whose function has another name for the last part of a tensor, in the same object file.
 TWO_NAMES = (
-    "unary.cc", "unary_integer.cc", "binary.cc", "binary_repeated.cc", "binary_integer.cc", "binary_integer_repeated.cc", "scale.cc", "glu.cc",
+    "unary.cc", "unary_integer.cc", "binary.cc", "binary_repeated.cc", "binary_integer.cc", "binary_integer_repeated.cc", "scale.cc",
+    "glu.cc",
 )  # fmt: skip
 TAIL = "core_function_of_the_tail"
 MUL_MAT_PARTS = ("KEEP_ROW", "MULTIPLY_ROW", "GIVE_WORDS")

@@ -64,18 +64,37 @@ class SharesTest(unittest.TestCase):
                         expected = {*range(core, total, CORES), total - 1}
                         self.assertEqual(self.words_of(arch, core, rows_a, rows_b), sorted(expected))
 
-    def test_all_cores_of_a_column_work(self):
+    def test_all_cores_are_used_and_each_column_writes(self):
         for arch, columns in (("aie2", 4), ("aie2p", 8)):
             for blocks in (1, columns):
                 with self.subTest(arch=arch, blocks=blocks):
-                    a, b = TensorDesc("f32", (CHUNK, 64 * blocks, 1, 1)), TensorDesc("f32", (CHUNK, 3, 1, 1))
-                    output = TensorDesc("f32", (64 * blocks, 3, 1, 1))
-                    built = design().ggml_op_mul_mat(arch, [a, b], output, bytearray(64))
+                    built, a, b, output = self.build(arch, "f32", CHUNK, 64 * blocks, 3)
                     x, y = (np.ones(t.size, np.float32) for t in (a, b))
                     result = np.zeros(output.size, np.float32)
                     built.execute([x, y, result])
                     np.testing.assert_array_equal(result, CHUNK)
-                    self.assertEqual((built.report.cores, built.report.columns), (CORES * blocks, blocks))
+                    self.assertEqual((built.report.cores, built.report.columns), (CORES * columns, columns))
+                    written = [transfer for transfer in built.report.transfers if transfer["argument"] == 2]
+                    self.assertEqual({t["column"] for t in written}, set(range(columns)))
+
+    def build(self, arch, dtype, length, rows_a, rows_b):
+        a, b = TensorDesc(dtype, (length, rows_a, 1, 1)), TensorDesc(dtype, (length, rows_b, 1, 1))
+        output = TensorDesc({"i8": "i32"}.get(dtype, "f32"), (rows_a, rows_b, 1, 1))
+        return design().ggml_op_mul_mat(arch, [a, b], output, bytearray(64)), a, b, output
+
+    def test_all_shapes_of_two_types_have_one_array(self):
+        def array(program):
+            """What the PDI is made of, but for the text of the cores' programs, which names no extents."""
+            fifos = [(f.name, str(f.of_type), f.producer.depth, f.producer.dims, [c.depth for c in f.consumers]) for f in program.fifos]
+            buffers = [(b.name, str(b.of_type), str(b.tile)) for b in program.buffers]
+            cores = [(str(core.tile), core.stack) for core in program.cores]
+            return program.device.name, fifos, buffers, cores, sorted((name, repr(s)) for name, s in program.objects.items())
+
+        for arch in ARCHITECTURES:
+            for dtype in ("f32", "bf16", "i8"):
+                one, *others = (array(self.build(arch, dtype, *shape)[0].program) for shape in ((1, 1, 1), (33, 7, 3), (256, 1024, 40)))
+                for other in others:
+                    self.assertEqual(one, other)
 
     def test_products_of_matrices_and_of_rows_share_sums(self):
         # Two rows of source 1 and more are multiplied as tiles, one row by itself; chunks of both are added up over calls.
