@@ -5,8 +5,16 @@ its place, as AMD's compilers do with small functions. A call of aie_api counts 
 table below); of the machine's own code, comparisons, branches, sums and products of scalars count one each. An instruction takes
 `BYTES`. Loops count once: nothing is assumed to be unrolled.
 
-BYTES is the size of a bundle with one vector instruction and nothing beside it; full bundles are larger, but have several. The
-estimate says whether a function is near the limit, not what its size is. What the designs keep out of line (OUTLINED) counts once,
+BYTES is what these functions of mlir-aie take in public programs, compiled by Peano for aie2 with mlir-aie 1.3.2 (github.com/tibrezus/
+xdna-npu-toolkit, commit ef0ef97), by `ggml-hsa disassemble` and by the count:
+
+    add.cc  eltwise_add_bf16_vector                    160 bytes   13 instructions   12.3
+    mv.cc   matvec_vectorized_i16_i32, 32 x 32         400 bytes   33 instructions   12.1
+    mm.cc   matmul_i16_i32, 32 x 32 x 32               624 bytes   53 instructions   11.8
+
+All three are loops that the compiler pipelines, so that parts of them are there twice or more. Larger bodies are not, and should
+be below the estimate; loops that are unrolled, as zero.cc's, which takes 224 bytes instead of 96, are above it. The estimate
+says whether a function is near the limit, not what its size is. What the designs keep out of line (OUTLINED) counts once,
 whoever calls it. A core's program has a part besides its functions, with the loops and locks of the design.
 """
 
@@ -16,10 +24,10 @@ import re
 import subprocess
 from functools import cache
 
-BYTES = 6
+BYTES = 12
 PROGRAM_MEMORY = 16 * 1024
-# For what a core has beside its functions: start, loops, locks, a memset or a division of the compiler's library.
-OTHER_CODE = 4 * 1024
+# For what a core has beside its functions: start, loops, locks. The three public programs below have 1.0 to 1.5 KB.
+OTHER_CODE = 2 * 1024
 # The function that cores/two_names.h keeps out of line.
 OUTLINED = re.compile(r"^compute\(")
 # Loading a constant of 32 bits and spreading it.

@@ -9,6 +9,13 @@
 
 #include <cstdint>
 
+/// Before a loop whose body is large: program memory is short, and compilers unroll loops with few rounds.
+#if defined(__clang__)
+#define KEEP_LOOP _Pragma("clang loop unroll(disable)")
+#else
+#define KEEP_LOOP _Pragma("GCC unroll 1")
+#endif
+
 namespace lanes {
 
 constexpr unsigned kLanes = 16;
@@ -40,6 +47,16 @@ inline Floats fma(Floats a, Floats b, float c) { return fma(a, b, all(c)); }
 
 /// c - a * b.
 inline Floats fnma(Floats a, Floats b, Floats c) { return aie::msc(Sums(c), a, b).template to_vector<float>(); }
+
+/// A polynomial by its coefficients, that of the highest power first.
+template <int Count>
+inline Floats polynomial(const float (&coefficients)[Count], Floats x) {
+    Floats sum = all(coefficients[0]);
+    KEEP_LOOP
+    for (int i = 1; i < Count; ++i)
+        sum = fma(sum, x, coefficients[i]);
+    return sum;
+}
 
 /// `yes` where the flag is set, else `no`.
 inline Floats choose(Flags flags, Floats yes, Floats no) { return aie::select(no, yes, flags); }
