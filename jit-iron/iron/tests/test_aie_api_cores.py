@@ -119,9 +119,9 @@ class CoresTest(unittest.TestCase):
             ("soft_max", "soft_max.cc", {**ROW, "FACTOR": ONE}),
             ("relu", "unary.cc", {"FUNCTION": "relu", "INPUT_TYPE": "float", "OUTPUT_TYPE": "float"}),
         )}  # fmt: skip
-        self.assertGreater(sizes["exp"], 4 * sizes["relu"])
-        # It calls the exponential function once, through a template whose result is a vector.
-        self.assertGreater(sizes["soft_max"], sizes["exp"] / 2)
+        self.assertGreater(sizes["exp"], 3 * sizes["relu"])
+        # It calls the exponential function once as well, through a template whose result is a vector, and does more besides.
+        self.assertGreater(sizes["soft_max"], sizes["exp"])
 
     @unittest.skipUnless(shutil.which("c++filt"), "c++filt, which reads the compiler's names, is not on this machine")
     def test_a_second_name_costs_next_to_nothing(self):
