@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Callable
 
 import numpy as np
-from aie.iron import Buffer, ExternalFunction
+from aie.iron import Buffer, ExternalFunction, Kernel
 from aie.iron.controlflow import range_
 from design import Unsupported
 from element_types import array_type
@@ -35,10 +35,10 @@ class Core:
     name: str
     macros: dict[str, str] = field(default_factory=dict)
 
-    def function(self, suffix: str, arguments: list) -> ExternalFunction:
-        """The function for buffers of the given types, followed by numbers."""
+    def function(self, suffix: str, arguments: list, **more: str) -> ExternalFunction:
+        """The function for buffers of the given types, followed by numbers; `more` are further macros."""
         name = f"{self.name}_{suffix}"
-        flags = [f"-D{key}={value}" for key, value in sorted(self.macros.items())]
+        flags = [f"-D{key}={value}" for key, value in sorted((self.macros | more).items())]
         return ExternalFunction(
             name,
             source_file=str(CORES / self.source),
@@ -46,6 +46,15 @@ class Core:
             include_dirs=[str(CORES)],
             compile_flags=[f"-DCORE_FUNCTION={name}", *flags],
         )
+
+    def functions(self, whole: list, tail: list, suffix: str = "") -> tuple[ExternalFunction, Kernel]:
+        """The function for whole tiles and that for the tail, whose buffers have other types.
+
+        They share an object file and, in it, all code but their names: program memory has no room for two of the larger ones.
+        """
+        tail_name = f"{self.name}_tail{suffix}"
+        function = self.function(f"tile{suffix}", whole, TAIL_FUNCTION=tail_name)
+        return function, Kernel(tail_name, function.object_file_name, tail)
 
 
 def elementwise(target: Generation, core: Core, inputs: list[TensorDesc], output: TensorDesc) -> object:
@@ -61,19 +70,20 @@ def elementwise(target: Generation, core: Core, inputs: list[TensorDesc], output
     dtypes = [tensor.dtype for tensor in tensors]
     _require_fit(plan, dict(zip([f"source {i}" for i in range(len(inputs))] + ["result"], sizes)), {})
     tiles = [array_type(plan.tile, dtype) for dtype in dtypes]
-    whole = core.function("tile", [*tiles, np.int32]) if any(share.tiles for share in plan.shares) else None
-    last = core.function("tail", [*tiles[:-1], _tail_type(plan, output), np.int32]) if plan.tail else None
+    tail = array_type(plan.tail_of(output.itemsize), output.dtype)
+    whole, last = _functions(core, plan, [*tiles, np.int32], [*tiles[:-1], tail, np.int32])
 
     program, rounds = IronProgram(target, len(plan.shares)), []
     for share in plan.shares:
         ins = [program.input(share.column, f"in{i}", of_type) for i, of_type in enumerate(tiles[:-1])]
         handles = [fifo.cons() for fifo in ins]
-        outs = _outputs(program, share, tiles[-1], _tail_type(plan, output) if share.tail else None)
-        program.worker(share.column, _body(len(handles), share, plan.tile), [*handles, *outs, *_present(share, whole, last)])
-        for index in range(len(inputs)):
-            rounds += _input_moves(plan, share, f"in{index}", index)
-        rounds += _output_moves(plan, share, len(inputs))
-    return program.module([array_type(plan.elements, dtype) for dtype in dtypes], [rounds])
+        outs = _outputs(program, share, tiles[-1], tail if share.tail else None)
+        body = _body(len(handles), share, plan.tile, plan.tail_of(output.itemsize))
+        program.worker(share.column, body, [*handles, *outs, *_present(share, whole, last)])
+        for index, tensor in enumerate(inputs):
+            rounds += _input_moves(plan, share, f"in{index}", index, tensor.itemsize)
+        rounds += _output_moves(plan, share, len(inputs), output.itemsize)
+    return program.module([array_type(plan.moved(tensor.itemsize), tensor.dtype) for tensor in tensors], [rounds])
 
 
 def elementwise_halves(
@@ -93,26 +103,26 @@ def elementwise_halves(
     lanes = VECTOR_BYTES // size
     tile = min(round_up(counts[0] * half, lanes), LARGEST_TILE_BYTES // size)
     of_type, types = array_type(tile, output.dtype), [array_type(source.size, source.dtype), array_type(output.size, output.dtype)]
-    whole, last = None, {}
+    made: dict[int, tuple] = {}
     program, moves, first = IronProgram(target, columns), [], 0
     for column, count in enumerate(counts):
         tiles, rest = divmod(count * half, tile)
         share = Share(column, first * half, tiles, rest)
-        plan = Plan(output.size, step, tile, (share,))
+        plan = Plan(output.size, output.size, tile, (share,))
         _require_fit(plan, {"source 0": size, "source 1": size, "result": size}, {})
-        if tiles and whole is None:
-            whole = core.function("tile", [of_type] * 3 + [np.int32])
-        if rest and rest not in last:
-            last[rest] = core.function(f"tail_{rest}", [of_type, of_type, _tail_type(plan, output), np.int32])
+        tail = array_type(rest, output.dtype)
+        if rest not in made:
+            suffix = f"_{rest}" if rest else ""
+            made[rest] = _functions(core, plan, [of_type] * 3 + [np.int32], [of_type, of_type, tail, np.int32], suffix)
         handles = [program.input(column, f"in{i}", of_type).cons() for i in range(2)]
-        outs = _outputs(program, share, of_type, _tail_type(plan, output) if rest else None)
-        program.worker(column, _body(2, share, tile), [*handles, *outs, *_present(share, whole, last.get(rest))])
+        outs = _outputs(program, share, of_type, tail if rest else None)
+        program.worker(column, _body(2, share, tile, rest), [*handles, *outs, *_present(share, *made[rest])])
         for index, offset in enumerate(offsets):
             taps = [_column_tap(first * width + offset, count, half, width, step)]
             if rest:
                 taps += filler(source.size, tile - rest, step)
             moves += [(column, Move(f"in{index}", 0, tap)) for tap in taps]
-        moves += _output_moves(plan, share, 1)
+        moves += _output_moves(plan, share, 1, size)
         first += count
     return program.module(types, [moves])
 
@@ -145,37 +155,43 @@ def elementwise_repeated(target: Generation, core: Core, inputs: list[TensorDesc
     tile, out_tile = (array_type(plan.tile, tensor.dtype) for tensor in (first, output))
     whole_second, progress = array_type(resident, second.dtype), np.ndarray[(16,), np.dtype[np.int32]]
     numbers = [np.int32] * 4
-    whole = last = None
-    if any(share.tiles for share in plan.shares):
-        whole = core.function("tile", [tile, whole_second, out_tile, progress, *numbers])
-    if plan.tail:
-        last = core.function("tail", [tile, whole_second, _tail_type(plan, output), progress, *numbers])
+    tail = array_type(plan.tail_of(output.itemsize), output.dtype)
+    whole, last = _functions(
+        core, plan, [tile, whole_second, out_tile, progress, *numbers], [tile, whole_second, tail, progress, *numbers]
+    )
 
     program, rounds = IronProgram(target, len(plan.shares)), []
     for share in plan.shares:
         in0 = program.input(share.column, "in0", tile)
         in1 = program.input(share.column, "in1", whole_second, depth=1)
-        outs = _outputs(program, share, out_tile, _tail_type(plan, output) if share.tail else None)
+        outs = _outputs(program, share, out_tile, tail if share.tail else None)
         counter = Buffer(progress, initial_value=np.zeros(16, dtype=np.int32), name=f"progress_{share.column}")
         arguments = [in0.cons(), in1.cons(), *outs, counter, *_present(share, whole, last)]
-        program.worker(share.column, _repeated_body(share, plan.tile), arguments)
-        rounds += _input_moves(plan, share, "in0", 0)
+        program.worker(share.column, _repeated_body(share, plan.tile, plan.tail_of(output.itemsize)), arguments)
+        rounds += _input_moves(plan, share, "in0", 0, first.itemsize)
         taps = [linear(0, given), *filler(given, resident - given, words)]
         rounds += [(share.column, Move("in1", 1, tap)) for tap in taps]
-        rounds += _output_moves(plan, share, 2)
-    types = [array_type(plan.elements, first.dtype), array_type(given, second.dtype), array_type(plan.elements, output.dtype)]
+        rounds += _output_moves(plan, share, 2, output.itemsize)
+    moved = [array_type(plan.moved(tensor.itemsize), tensor.dtype) for tensor in (first, output)]
+    types = [moved[0], array_type(given, second.dtype), moved[1]]
     return program.module(types, [rounds])
 
 
 def _require_fit(plan: Plan, moved: dict[str, int], others: dict[str, int]) -> None:
     buffers = {f"2 tiles of {name}": 2 * plan.tile * size for name, size in moved.items()}
     if plan.tail:
-        buffers["tail"] = plan.tail * moved["result"]
+        buffers["tail"] = plan.tail_of(moved["result"]) * moved["result"]
     require_memory("an element-wise kernel", buffers | others)
 
 
-def _tail_type(plan: Plan, output: TensorDesc) -> type:
-    return array_type(plan.tail, output.dtype)
+def _functions(core: Core, plan: Plan, whole: list, tail: list, suffix: str = "") -> tuple:
+    """The functions for whole tiles and for the tail, as far as there are any, with these arguments."""
+    tiles = any(share.tiles for share in plan.shares)
+    if tiles and plan.tail:
+        return core.functions(whole, tail, suffix)
+    if tiles:
+        return core.function(f"tile{suffix}", whole), None
+    return None, core.function(f"tail{suffix}", tail)
 
 
 def _outputs(program: IronProgram, share: Share, tile: type, tail: type | None) -> list:
@@ -189,28 +205,28 @@ def _outputs(program: IronProgram, share: Share, tile: type, tail: type | None) 
     return [fifo.prod() for fifo in fifos]
 
 
-def _present(share: Share, whole: ExternalFunction | None, last: ExternalFunction | None) -> list:
+def _present(share: Share, whole: ExternalFunction | None, last: Kernel | None) -> list:
     return ([whole] if share.tiles else []) + ([last] if share.tail else [])
 
 
-def _input_moves(plan: Plan, share: Share, fifo: str, argument: int) -> list[tuple[int, Move]]:
-    count = share.tiles * plan.tile + share.tail
-    taps = [linear(share.first, count)]
-    if share.tail:
-        taps += filler(plan.elements, plan.tile - share.tail, plan.granule)
+def _input_moves(plan: Plan, share: Share, fifo: str, argument: int, itemsize: int) -> list[tuple[int, Move]]:
+    tail = plan.tail_of(itemsize) if share.tail else 0
+    taps = [linear(share.first, share.tiles * plan.tile + tail)]
+    if tail:
+        taps += filler(plan.moved(itemsize), plan.tile - tail, granule([itemsize]))
     return [(share.column, Move(fifo, argument, tap)) for tap in taps]
 
 
-def _output_moves(plan: Plan, share: Share, argument: int) -> list[tuple[int, Move]]:
+def _output_moves(plan: Plan, share: Share, argument: int, itemsize: int) -> list[tuple[int, Move]]:
     moves, whole = [], share.tiles * plan.tile
     if share.tiles:
         moves.append((share.column, Move("out", argument, linear(share.first, whole))))
     if share.tail:
-        moves.append((share.column, Move("out_tail", argument, linear(share.first + whole, share.tail))))
+        moves.append((share.column, Move("out_tail", argument, linear(share.first + whole, plan.tail_of(itemsize)))))
     return moves
 
 
-def _body(inputs: int, share: Share, tile: int) -> Callable:
+def _body(inputs: int, share: Share, tile: int, tail: int) -> Callable:
     def one(ins: list, out: object, function: object, count: int) -> None:
         elements = [fifo.acquire(1) for fifo in ins]
         result = out.acquire(1)
@@ -226,12 +242,12 @@ def _body(inputs: int, share: Share, tile: int) -> Callable:
             for _ in range_(share.tiles):
                 one(ins, outs[0], functions[0], tile)
         if share.tail:
-            one(ins, outs[-1], functions[-1], share.tail)
+            one(ins, outs[-1], functions[-1], tail)
 
     return body
 
 
-def _repeated_body(share: Share, tile: int) -> Callable:
+def _repeated_body(share: Share, tile: int, tail: int) -> Callable:
     calls = share.tiles + (share.tail > 0)
 
     def one(in0: object, second: object, out: object, counter: object, function: object, count: int) -> None:
@@ -248,7 +264,7 @@ def _repeated_body(share: Share, tile: int) -> Callable:
             for _ in range_(share.tiles):
                 one(in0, second, outs[0], counter, functions[0], tile)
         if share.tail:
-            one(in0, second, outs[-1], counter, functions[-1], share.tail)
+            one(in0, second, outs[-1], counter, functions[-1], tail)
         in1.release(1)
 
     return body

@@ -18,8 +18,10 @@ from aie.iron.device import Tile
 from generation import Generation
 from tiling import Tap
 
+MEMORY_ROW = 1
+"""That of the memory tiles; row 0 is the shims'."""
 FIRST_CORE_ROW = 2
-"""Row 0 is the shims', row 1 that of the memory tiles."""
+CORES_OF_COLUMN = 4
 MOST_QUEUED = 4
 """Transfers that a shim's channel takes before the first has ended."""
 
@@ -60,6 +62,21 @@ class IronProgram:
         fifo = ObjectFifo(of_type, depth=depth, name=f"{name}_{column}")
         self._columns[column].drained[name] = _handle(fifo.cons, column)
         return fifo
+
+    def interleaved_output(self, column: int, name: str, of_type: type, part: type, parts: int) -> list[ObjectFifo]:
+        """A fifo to the shim of `column` that takes an element of each of these fifos in turn, by the column's memory tile.
+
+        An object is `of_type`; each of the fifos gives a `part` of it.
+        """
+        (elements,) = part.__args__[0]
+        order = [(elements, 1), (parts, elements)]
+        whole = ObjectFifo(of_type, depth=2, name=f"{name}_{column}", dims_to_stream=order)
+        self._columns[column].drained[name] = _handle(whole.cons, column)
+        end = whole.prod()
+        where = {_place_name(end.join): Tile(column, MEMORY_ROW)}
+        offsets = [index * elements for index in range(parts)]
+        names = [f"{name}_{column}_{index}" for index in range(parts)]
+        return end.join(offsets, obj_types=[part] * parts, names=names, **where)
 
     def worker(self, column: int, body: Callable, arguments: list, row: int = FIRST_CORE_ROW, **options: object) -> None:
         """A core in `column` that runs `body` with `arguments` for every dispatch."""

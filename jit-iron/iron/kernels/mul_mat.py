@@ -1,13 +1,19 @@
 """MUL_MAT: ggml's product, result[m, n] = sum over k of source0[k, m] * source1[k, n].
 
 The cores' program depends on the types only: every extent is a number that the runtime sequence writes before a block, so one PDI
-serves all shapes of a pair of types. A block is up to 64 rows of source 0 times up to 16 rows of source 1. In every column one
-core makes blocks; a round gives each column a block, or consecutive blocks of one strip of source 0 where these are regular.
+serves all shapes of a pair of types. A block is up to 64 rows of source 0 times up to 16 rows of source 1. The four cores of a
+column make a block together; a round gives each column a block, or consecutive blocks of one strip of source 0 where these are
+regular.
+
+All cores of a column get the same rows. Of the words of a block's result, in the order in which they leave, each core has every
+fourth, so that they share the work evenly whatever the extents are; where the rows of source 0 are a multiple of four, each core uses
+every fourth of these and lets the others pass. The memory tile puts the words together.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Callable
 
 import numpy as np
 from aie.iron import Buffer, WorkerRuntimeBarrier
@@ -16,7 +22,7 @@ from design import Unsupported
 from element_types import array_type, cpp_type, require_contiguous, require_types
 from elementwise import Core
 from generation import generation, require_memory
-from iron_program import MOST_QUEUED, IronProgram, Move
+from iron_program import CORES_OF_COLUMN, FIRST_CORE_ROW, MOST_QUEUED, IronProgram, Move
 from row_transfers import Rows, row_classes
 from tensor_desc import TensorDesc
 from tiling import MOST_REPEATS, Tap, granule, round_up
@@ -26,7 +32,12 @@ ROWS_A = 64
 ROWS_B = 16
 CHUNK_BYTES = 256
 """Of a row's object in the shorter of the two types."""
-DEPTH = 4
+DEPTH_A, DEPTH_B = 8, 4
+"""Objects on a core. A core is busy with one row of source 0 while the next go to the other cores and, as all do, into its fifo."""
+ROWS_AT_ONCE = 8
+"""Rows of source 0 that a core collects for a product of matrices."""
+PART = ROWS_A // CORES_OF_COLUMN
+"""Words of a core's part of an object of the result."""
 STACK = 2048
 LARGEST_STEP = 1 << 20
 """Words between the repetitions of a transfer."""
@@ -42,6 +53,8 @@ TYPES = {
     ("i16", "i16"): "i32",
 }
 """Types of the sources and the result."""
+TILED_TYPES = ("bf16", "i8", "i16")
+"""Types, of both sources, of which the cores multiply matrices."""
 
 
 @dataclass
@@ -59,13 +72,10 @@ def ggml_op_mul_mat(arch, input_tensors, output_tensor, op_params):
     target = generation(arch)
     a, b = _sources(input_tensors, output_tensor)
     chunk = CHUNK_BYTES // min(a.itemsize, b.itemsize)
-    columns = min(target.columns, len(_strips(a, b)))
+    # All of them, whatever there is to do: the PDI is the same for all extents.
+    columns = target.columns
     program = IronProgram(target, columns)
-    barriers, numbers = [], []
-    for column in range(columns):
-        barrier, job = _worker(program, column, a.dtype, b.dtype, output_tensor.dtype, chunk)
-        barriers.append(barrier)
-        numbers.append(job)
+    cores = [_workers(program, column, a.dtype, b.dtype, output_tensor.dtype, chunk) for column in range(columns)]
 
     rounds, before = [], []
     for jobs in _rounds(a, b, chunk, columns):
@@ -75,7 +85,7 @@ def ggml_op_mul_mat(arch, input_tensors, output_tensor, op_params):
             moves += [(column, Move("a", 0, tap)) for tap in job.a]
             moves += [(column, Move("out", 2, tap)) for tap in job.out]
         rounds.append(moves)
-        before.append([(numbers[column], barriers[column], job.numbers) for column, job in enumerate(jobs)])
+        before.append([(told, barrier, job.numbers) for column, job in enumerate(jobs) for told, barrier in cores[column]])
     types = [array_type(round_up(t.size, granule([t.itemsize])), t.dtype) for t in (a, b, output_tensor)]
     return program.module(types, rounds, before)
 
@@ -98,18 +108,21 @@ def _sources(input_tensors: list, output: TensorDesc) -> tuple[TensorDesc, Tenso
     return a, b
 
 
-def _worker(program: IronProgram, column: int, a: str, b: str, out: str, chunk: int) -> tuple:
-    """The core of a column: its barrier, and the buffer with the numbers of its job."""
+def _workers(program: IronProgram, column: int, a: str, b: str, out: str, chunk: int) -> list[tuple]:
+    """The cores of a column: for each, the buffer with the numbers of its job, and its barrier."""
     object_a, object_b, object_out = array_type(chunk, a), array_type(chunk, b), array_type(ROWS_A, out)
+    part_out = array_type(PART, out)
     kept_type, sums_type = array_type(ROWS_B * chunk, b), array_type(ROWS_B * ROWS_A, out)
+    rows_type = array_type(ROWS_AT_ONCE * chunk, a)
     words = np.ndarray[(32,), np.dtype[np.int32]]
     item = {"i8": 1, "i16": 2, "bf16": 2, "f32": 4, "i32": 4}
     require_memory(
         "a block of a matrix product",
         {
-            f"{DEPTH} rows of source 0": DEPTH * chunk * item[a],
-            f"{DEPTH} rows of source 1": DEPTH * chunk * item[b],
-            "2 rows of the result": 2 * ROWS_A * 4,
+            f"{DEPTH_A} rows of source 0": DEPTH_A * chunk * item[a],
+            f"{DEPTH_B} rows of source 1": DEPTH_B * chunk * item[b],
+            "2 parts of the result": 2 * PART * 4,
+            f"{ROWS_AT_ONCE} collected rows": ROWS_AT_ONCE * chunk * item[a],
             "kept rows": ROWS_B * chunk * item[b],
             "sums": ROWS_B * ROWS_A * 4,
             "job and progress": 256,
@@ -121,22 +134,34 @@ def _worker(program: IronProgram, column: int, a: str, b: str, out: str, chunk: 
         macros["FLOATS"] = "1"
     if (a, b) == ("bf16", "bf16"):
         macros["NARROW"] = "1"
+    if a == b and a in TILED_TYPES:
+        macros["TILED"] = "1"
 
     def function(name: str, part: str, arguments: list) -> object:
         return Core("mul_mat.cc", name, macros | {part: "1"}).function("mul_mat", arguments)
 
     keep = function("keep_row", "KEEP_ROW", [object_b, kept_type, words, words])
-    multiply = function("multiply_row", "MULTIPLY_ROW", [object_a, kept_type, sums_type, words, words])
-    give = function("give_words", "GIVE_WORDS", [object_out, sums_type, words, words])
-    fifo_a = program.input(column, "a", object_a, depth=DEPTH)
-    fifo_b = program.input(column, "b", object_b, depth=DEPTH)
-    fifo_out = program.output(column, "out", object_out)
-    job = Buffer(words, initial_value=np.zeros(32, np.int32), name=f"job_{column}", use_write_rtp=True)
-    progress = Buffer(words, initial_value=np.zeros(32, np.int32), name=f"progress_{column}")
-    kept, sums = Buffer(kept_type, name=f"kept_{column}"), Buffer(sums_type, name=f"sums_{column}")
-    barrier = WorkerRuntimeBarrier()
+    multiply = function("multiply_row", "MULTIPLY_ROW", [object_a, kept_type, rows_type, sums_type, words, words, np.int32])
+    give = function("give_words", "GIVE_WORDS", [part_out, sums_type, words, words, np.int32])
+    fifo_a = program.input(column, "a", object_a, depth=DEPTH_A)
+    fifo_b = program.input(column, "b", object_b, depth=DEPTH_B)
+    outs = program.interleaved_output(column, "out", object_out, part_out, CORES_OF_COLUMN)
+    told = []
+    for core, out_part in enumerate(outs):
+        name = f"{column}_{core}"
+        job = Buffer(words, initial_value=np.zeros(32, np.int32), name=f"job_{name}", use_write_rtp=True)
+        progress = Buffer(words, initial_value=np.zeros(32, np.int32), name=f"progress_{name}")
+        kept, sums = Buffer(kept_type, name=f"kept_{name}"), Buffer(sums_type, name=f"sums_{name}")
+        rows, barrier = Buffer(rows_type, name=f"rows_{name}"), WorkerRuntimeBarrier()
+        buffers = [job, progress, kept, rows, sums]
+        arguments = [fifo_a.cons(), fifo_b.cons(), out_part.prod(), *buffers, barrier, keep, multiply, give]
+        program.worker(column, _body(core), arguments, FIRST_CORE_ROW + core, stack_size=STACK)
+        told.append((job, barrier))
+    return told
 
-    def body(a, b, out, job, progress, kept, sums, barrier, keep, multiply, give):
+
+def _body(core: int) -> Callable:
+    def body(a, b, out, job, progress, kept, rows, sums, barrier, keep, multiply, give):
         barrier.wait_for_value(1)
         for _ in range_(job[BLOCKS]):
             for _ in range_(job[CHUNKS]):
@@ -146,16 +171,14 @@ def _worker(program: IronProgram, column: int, a: str, b: str, out: str, chunk: 
                     b.release(1)
                 for _ in range_(job[COUNT_A]):
                     row = a.acquire(1)
-                    multiply(row, kept, sums, job, progress)
+                    multiply(row, kept, rows, sums, job, progress, core)
                     a.release(1)
             for _ in range_(job[OBJECTS]):
                 words = out.acquire(1)
-                give(words, sums, job, progress)
+                give(words, sums, job, progress, core)
                 out.release(1)
 
-    arguments = [fifo_a.cons(), fifo_b.cons(), fifo_out.prod(), job, progress, kept, sums, barrier, keep, multiply, give]
-    program.worker(column, body, arguments, stack_size=STACK)
-    return barrier, job
+    return body
 
 
 def _strips(a: TensorDesc, b: TensorDesc) -> list[tuple[int, int, int, int, int, int]]:
@@ -183,6 +206,9 @@ def _rounds(a: TensorDesc, b: TensorDesc, chunk: int, columns: int) -> list[list
     jobs = _regular_jobs(a, b, chunk, columns)
     if jobs is None:
         jobs = [_job(a, b, chunk, strip) for strip in _strips(a, b)]
+    # A fifo that nothing fills would not be in the PDI. Columns that have nothing to do therefore do the same as others; the words
+    # that they write are the same too.
+    jobs += [jobs[index % len(jobs)] for index in range(columns - len(jobs))]
     return [jobs[at : at + columns] for at in range(0, len(jobs), columns)]
 
 

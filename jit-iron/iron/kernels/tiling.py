@@ -6,8 +6,8 @@ that. Nothing is read or written beyond that word.
 
 All tiles of a kernel have one size, because a fifo has. What is left over is the tail: its inputs come in a full tile whose
 rest is filled with elements of the same tensor that are read once more (and not looked at), its result leaves through a fifo of
-exactly its size. Results are never written twice and never before their own sources are read, so that a result may lie where a
-source lies.
+exactly its size. Tensors of types with different widths end at different words, so each has a tail of its own length. Results
+are never written twice and never before their own sources are read, so that a result may lie where a source lies.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import gcd
 
-from design import Unsupported
 from generation import VECTOR_BYTES, WORD_BYTES
 
 MOST_REPEATS = 64
@@ -80,10 +79,10 @@ class Share:
 class Plan:
     """The division of a tensor."""
 
+    count: int
+    """Elements of the tensor."""
     elements: int
-    """Elements up to the end of the last word."""
-    granule: int
-    """Elements that are whole words in every type that is moved."""
+    """Elements up to the end of the last word in the widest type: those that every tensor of these types has."""
     tile: int
     """Elements of a tile: whole vectors in every type."""
     shares: tuple[Share, ...]
@@ -92,6 +91,14 @@ class Plan:
     def tail(self) -> int:
         """Elements of the tail, 0 if there is none."""
         return sum(share.tail for share in self.shares)
+
+    def moved(self, itemsize: int) -> int:
+        """Elements up to the end of the last word in a type of `itemsize` bytes."""
+        return round_up(self.count, granule([itemsize]))
+
+    def tail_of(self, itemsize: int) -> int:
+        """Elements of the tail in a type of `itemsize` bytes, 0 if there is none."""
+        return self.tail + self.moved(itemsize) - self.elements if self.tail else 0
 
 
 def round_up(number: int, multiple: int) -> int:
@@ -113,16 +120,10 @@ def divide(elements: int, item_sizes: list[int], columns: int, largest_tile: int
     lanes = VECTOR_BYTES // min(item_sizes)
     if largest_tile < lanes or elements < 1:
         raise ValueError(f"{elements} elements in tiles of at most {largest_tile}, which must be {lanes} at least")
-    step = granule(item_sizes)
-    padded = round_up(elements, step)
-    if padded != elements and len(set(item_sizes)) > 1:
-        sizes = " and ".join(str(size) for size in sorted(set(item_sizes)))
-        raise Unsupported(
-            f"{elements} elements of {sizes} bytes: the words of the narrow type end behind the last element of the wide one; "
-            f"a multiple of {step} elements works, and so does one type"
-        )
-    tile = min(round_up(-(-padded // columns), lanes), largest_tile // lanes * lanes)
-    whole, tail = divmod(padded, tile)
+    common = min(round_up(elements, granule([size])) for size in item_sizes)
+    tile = min(round_up(-(-common // columns), lanes), largest_tile // lanes * lanes)
+    # Where `common` is whole tiles it is whole words in every type, so that no tensor has words behind the last tile.
+    whole, tail = divmod(common, tile)
     used = min(columns, whole + (tail > 0))
     shares, first = [], 0
     for column in range(used):
@@ -131,4 +132,4 @@ def divide(elements: int, item_sizes: list[int], columns: int, largest_tile: int
         rest = tail if column == used - 1 else 0
         shares.append(Share(column, first, tiles, rest))
         first += tiles * tile + rest
-    return Plan(padded, step, tile, tuple(shares))
+    return Plan(elements, common, tile, tuple(shares))

@@ -13,6 +13,24 @@ ROW = {"ROW_LENGTH": "128", "ROW_OBJECT": "128", "PART": "128", "TENSOR": "1024"
 MASK = {"MASK_TYPE": "bfloat16", "MASK_TENSOR": "1024", "MASK_WINDOW": "0", "EXTENTS": "4,2,1,4,2,1"}
 
 
+# Files whose function has another name for the last part of a tensor, in the same object file.
+TWO_NAMES = (
+    "unary.cc", "unary_integer.cc", "binary.cc", "binary_repeated.cc", "binary_integer.cc", "binary_integer_repeated.cc", "scale.cc",
+    "glu.cc",
+)  # fmt: skip
+TAIL = "core_function_of_the_tail"
+MUL_MAT_PARTS = ("KEEP_ROW", "MULTIPLY_ROW", "GIVE_WORDS")
+
+
+def programs(found: list[tuple[str, dict[str, str]]]) -> list[list[tuple[str, dict[str, str]]]]:
+    """The same, in groups that a core has together."""
+    groups: dict[tuple, list] = {}
+    for source, macros in found:
+        key = (source, *sorted(item for item in macros.items() if item[0] not in MUL_MAT_PARTS))
+        groups.setdefault(key, []).append((source, macros))
+    return list(groups.values())
+
+
 def variants() -> list[tuple[str, dict[str, str]]]:
     """(file of `cores`, macros); of types that only change loads and stores, the two extremes."""
     found: list[tuple[str, dict[str, str]]] = []
@@ -34,17 +52,18 @@ def variants() -> list[tuple[str, dict[str, str]]]:
         found.append(("scale.cc", {"INPUT_TYPE": "float", "OUTPUT_TYPE": "bfloat16", "FACTOR": ONE, **summand}))
     for gate in GATES:
         found.append(("glu.cc", {"GATE": gate, "INPUT_TYPE": "float"}))
+    found.append(("glu.cc", {"GATE": "silu", "INPUT_TYPE": "bfloat16", "LIMIT": ONE, "SLOPE": ONE}))
     found.append(("rms_norm.cc", {**ROW, "EPSILON": ONE}))
     found.append(("soft_max.cc", {**ROW, "FACTOR": ONE}))
     found.append(("soft_max.cc", {**ROW, **MASK, "FACTOR": ONE}))
     for a, b, result, more in (
-        ("int8", "int8", "int32", {}),
-        ("int16", "int16", "int32", {}),
-        ("bfloat16", "bfloat16", "float", {"FLOATS": "1", "NARROW": "1"}),
+        ("int8", "int8", "int32", {"TILED": "1"}),
+        ("int16", "int16", "int32", {"TILED": "1"}),
+        ("bfloat16", "bfloat16", "float", {"FLOATS": "1", "NARROW": "1", "TILED": "1"}),
         ("bfloat16", "float", "float", {"FLOATS": "1"}),
         ("float", "float", "float", {"FLOATS": "1"}),
     ):
-        for part in ("KEEP_ROW", "MULTIPLY_ROW", "GIVE_WORDS"):
+        for part in MUL_MAT_PARTS:
             macros = {"A_TYPE": a, "B_TYPE": b, "SUM_TYPE": result, "CHUNK": "256", **more, part: "1"}
             found.append(("mul_mat.cc", macros))
-    return found
+    return [(source, macros | {"TAIL_FUNCTION": TAIL} if source in TWO_NAMES else macros) for source, macros in found]

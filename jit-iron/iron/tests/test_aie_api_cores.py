@@ -11,8 +11,8 @@ import unittest
 from pathlib import Path
 
 from core_snippets import ARCHITECTURES, INCLUDE, compile_lines, compilers
-from core_variants import ONE, ROW, variants
-from program_size import PROGRAM_MEMORY, estimate
+from core_variants import MASK, ONE, ROW, TAIL, programs, variants
+from program_size import OTHER_CODE, PROGRAM_MEMORY, estimate
 
 CORES = INCLUDE.parents[1] / "kernels" / "cores"
 CALLS = json.loads((INCLUDE.parent / "aie_api_calls.json").read_text())["calls"]
@@ -88,12 +88,29 @@ class CoresTest(unittest.TestCase):
                     self.assertEqual((done.returncode, done.stderr), (0, ""), f"{compiler} {arch} {source} {macros}")
 
     @unittest.skipUnless(shutil.which("c++filt"), "c++filt, which reads the compiler's names, is not on this machine")
-    def test_functions_fit_into_program_memory(self):
+    def test_programs_fit_into_program_memory(self):
+        # The largest programs of the larger files, however few cases CI has.
+        largest = [
+            ("unary.cc", {"FUNCTION": "gelu_erf"}),
+            ("glu.cc", {"GATE": "gelu_erf"}),
+            ("binary_repeated.cc", {"FUNCTION": "div"}),
+            ("soft_max.cc", MASK),
+            ("mul_mat.cc", {"A_TYPE": "int16"}),
+        ]
+        every = programs(variants())
+        for chosen, macros in largest:
+            self.assertTrue(any(self.is_of(program, chosen, macros) for program in every), chosen)
         for arch in ARCHITECTURES:
-            for source, macros in VARIANTS:
-                size = self.size(arch, source, macros)
-                self.assertGreater(size, 60, f"{source} {macros}: nothing was counted")
-                self.assertLess(size, PROGRAM_MEMORY, f"{arch} {source} {macros}")
+            for index, program in enumerate(every):
+                if os.environ.get("KERNELS") != "all" and index % 7 and not any(self.is_of(program, *one) for one in largest):
+                    continue
+                sizes = [self.size(arch, source, macros) for source, macros in program]
+                self.assertGreater(min(sizes), 60, f"{program}: nothing was counted")
+                self.assertLess(sum(sizes), PROGRAM_MEMORY - OTHER_CODE, f"{arch} {program}")
+
+    @staticmethod
+    def is_of(program: list[tuple[str, dict[str, str]]], source: str, macros: dict[str, str]) -> bool:
+        return program[0][0] == source and macros.items() <= program[0][1].items()
 
     @unittest.skipUnless(shutil.which("c++filt"), "c++filt, which reads the compiler's names, is not on this machine")
     def test_sizes_count_what_a_function_calls(self):
@@ -102,9 +119,15 @@ class CoresTest(unittest.TestCase):
             ("soft_max", "soft_max.cc", {**ROW, "FACTOR": ONE}),
             ("relu", "unary.cc", {"FUNCTION": "relu", "INPUT_TYPE": "float", "OUTPUT_TYPE": "float"}),
         )}  # fmt: skip
-        self.assertGreater(sizes["exp"], 4 * sizes["relu"])
-        # It calls the exponential function once, through a template whose result is a vector; exp has it twice, for a last part.
-        self.assertGreater(sizes["soft_max"], sizes["exp"] / 2)
+        self.assertGreater(sizes["exp"], 3 * sizes["relu"])
+        # It calls the exponential function once as well, through a template whose result is a vector, and does more besides.
+        self.assertGreater(sizes["soft_max"], sizes["exp"])
+
+    @unittest.skipUnless(shutil.which("c++filt"), "c++filt, which reads the compiler's names, is not on this machine")
+    def test_a_second_name_costs_next_to_nothing(self):
+        macros = {"FUNCTION": "exp", "INPUT_TYPE": "float", "OUTPUT_TYPE": "float"}
+        one, two = (self.size("aie2", "unary.cc", macros | more) for more in ({}, {"TAIL_FUNCTION": TAIL}))
+        self.assertTrue(one < two < one + 100, f"{one} bytes, {two} with the tail's name")
 
     @staticmethod
     def size(arch: str, source: str, macros: dict[str, str]) -> int:
@@ -114,7 +137,7 @@ class CoresTest(unittest.TestCase):
             done = compile_lines(arch, [*options, *flags(macros), str(CORES / source)])
             if done.returncode:
                 raise AssertionError(done.stderr)
-            return estimate(assembly.read_text(), "core_function")
+            return estimate(assembly.read_text(), "core_function", *([TAIL] if "TAIL_FUNCTION" in macros else []))
 
 
 if __name__ == "__main__":

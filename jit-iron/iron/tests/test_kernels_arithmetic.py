@@ -65,6 +65,52 @@ class ArithmeticTest(unittest.TestCase):
                             x, y = (v.values[:count].astype(np.float64) for v in (a, b))
                             self.check(out, exact(x, y))
 
+    def test_products_at_the_ends_of_the_range(self):
+        ends = [0.0, -0.0, 1.0, -1.2345678, 1e-30, -1.1e30, 1.9e19, -1.7e19, 2e38, 3.4e38, 3e-38, 1e-40, np.inf, -np.inf, np.nan]
+        x, y = (v.ravel().astype(np.float32) for v in np.meshgrid(ends, ends))
+        a, b, out = Buffer("f32", 256, x), Buffer("f32", 256, y), Buffer("f32", len(x))
+        macros = dict.fromkeys(("INPUT_0_TYPE", "INPUT_1_TYPE", "OUTPUT_TYPE"), "float")
+        with np.errstate(all="ignore"):
+            expected = x.astype(np.float64) * y
+        for arch in ARCHITECTURES:
+            self.cores.function(arch, "binary.cc", FUNCTION="mul", **macros)(a.pointer, b.pointer, out.pointer, len(x))
+            for i, exact in enumerate(expected):
+                with self.subTest(arch=arch, a=x[i], b=y[i]):
+                    self.check_product(float(out.values[i]), exact, float(max(abs(x[i]), abs(y[i]))))
+
+    def check_product(self, got, exact, larger):
+        if not np.isfinite(exact) or exact == 0:
+            np.testing.assert_equal(got, exact)
+        elif abs(exact) >= 2.0**128:
+            self.assertEqual(got, np.copysign(np.inf, exact))
+        else:
+            # Parts of a factor below the least normal number are lost.
+            self.assertLessEqual(abs(got - exact), 1e-6 * abs(exact) + 2.0**-126 * max(larger, 1))
+
+    def test_products_with_infinity_elsewhere(self):
+        ends = np.array([np.inf, -np.inf, np.nan, 2.0, -3e38, 0.0], np.float32)
+        bits = f"0x{int(np.float32(-0.3).view(np.uint32)):x}u"
+        # As in ggml, what is neither above nor below zero gives zero.
+        leaky = np.where(ends > 0, ends, np.where(ends < 0, ends * np.float32(-0.3), 0))
+        cases = {
+            "sqr": ("unary.cc", {"FUNCTION": "sqr"}, np.where(np.abs(ends) > 1e20, np.inf, ends.astype(np.float64) ** 2)),
+            "leaky_relu": ("unary.cc", {"FUNCTION": "leaky_relu", "PARAMETER_0": bits}, leaky),
+            "scale": ("scale.cc", {"FACTOR": bits}, ends * np.float32(-0.3)),
+        }
+        for arch in ARCHITECTURES:
+            for name, (source, macros, expected) in cases.items():
+                with self.subTest(arch=arch, function=name), np.errstate(all="ignore"):
+                    function = self.cores.function(arch, source, INPUT_TYPE="float", OUTPUT_TYPE="float", **macros)
+                    given, out = Buffer("f32", 64, ends), Buffer("f32", len(ends))
+                    function(given.pointer, out.pointer, len(ends))
+                    np.testing.assert_allclose(out.values, expected, rtol=1e-6)
+            with self.subTest(arch=arch, function="glu"), np.errstate(all="ignore"):
+                function = self.cores.function(arch, "glu.cc", INPUT_TYPE="float", GATE="relu")
+                gate = np.array([2.0, 2.0, -1.0, np.inf, np.inf, np.inf], np.float32)
+                x, g, out = Buffer("f32", 64, gate), Buffer("f32", 64, ends), Buffer("f32", len(ends))
+                function(x.pointer, g.pointer, out.pointer, len(ends))
+                np.testing.assert_allclose(out.values, np.maximum(gate, 0) * ends, rtol=1e-6)
+
     def test_quotients_at_the_ends_of_the_range(self):
         ends = [0.0, -0.0, 1.0, -3.0, 1e-30, 1e30, -2e38, 3e-38, np.inf, -np.inf, np.nan]
         x, y = (v.ravel().astype(np.float32) for v in np.meshgrid(ends, ends))

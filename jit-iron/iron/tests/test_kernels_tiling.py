@@ -20,8 +20,6 @@ class DivideTest(unittest.TestCase):
         for columns in (4, 8):
             for sizes in SIZES:
                 for count in COUNTS:
-                    if len(set(sizes)) > 1 and count % tiling.granule(sizes):
-                        continue  # Refused, below.
                     yield count, sizes, columns, tiling.divide(count, sizes, columns, 4096 // max(sizes))
 
     def test_every_element_is_in_one_share(self):
@@ -37,10 +35,14 @@ class DivideTest(unittest.TestCase):
 
     def test_only_the_last_word_is_completed(self):
         for count, sizes, _, plan in self.plans():
-            self.assertTrue(0 <= plan.elements - count < plan.granule)
+            self.assertEqual(plan.elements, min(plan.moved(size) for size in sizes))
             for size in sizes:
-                self.assertEqual(plan.elements * size % 4, 0)
-                self.assertEqual(plan.tail * size % 4, 0)
+                whole = sum(share.tiles for share in plan.shares) * plan.tile
+                self.assertEqual(whole + plan.tail_of(size), plan.moved(size))
+                self.assertTrue(0 <= plan.moved(size) - count < tiling.granule([size]))
+                self.assertEqual(plan.moved(size) * size % 4, 0)
+                self.assertEqual(plan.tail_of(size) * size % 4, 0)
+                self.assertLessEqual(plan.tail_of(size), plan.tile)
                 self.assertEqual(plan.tile * size % generation.VECTOR_BYTES, 0)
 
     def test_columns_work_where_there_is_something_for_them(self):
@@ -54,22 +56,28 @@ class DivideTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "must be 64 at least"):
             tiling.divide(100, [1], 4, 32)
 
-    def test_words_that_end_behind_a_wider_type_are_refused(self):
-        with self.assertRaisesRegex(Unsupported, "33 elements of 2 and 4 bytes.*a multiple of 2 elements works"):
-            tiling.divide(33, [2, 4], 4, 1024)
-        self.assertEqual((tiling.divide(33, [2, 2], 4, 1024).elements, tiling.divide(34, [2, 4], 4, 1024).elements), (34, 34))
+    def test_types_of_different_widths_end_at_their_own_words(self):
+        plan = tiling.divide(33, [2, 4], 4, 1024)
+        self.assertEqual((plan.elements, plan.moved(2), plan.moved(4)), (33, 34, 33))
+        self.assertEqual((plan.tile, plan.tail, plan.tail_of(2), plan.tail_of(4)), (32, 1, 2, 1))
+        # The narrow type's last word ends with a tile, the wide one's a word before.
+        plan = tiling.divide(63, [2, 4], 1, 1024)
+        self.assertEqual((plan.tile, plan.shares[0].tiles, plan.tail_of(2), plan.tail_of(4)), (64, 0, 64, 63))
 
 
 class FillerTest(unittest.TestCase):
     def test_gives_what_is_wanted_from_what_is_there(self):
-        for available in range(4, 200, 4):
-            for wanted in range(0, 64, 4):
-                taps = tiling.filler(available, wanted, 4)
-                self.assertEqual(sum(tap.elements for tap in taps), wanted)
-                self.assertLessEqual(len(taps), 2)
-                for tap in taps:
-                    self.assertLessEqual(tap.offset + tap.sizes[-1], available)
-                    self.assertLessEqual(tap.sizes[0], tiling.MOST_REPEATS)
+        for granule in (1, 2, 4):
+            for available in range(granule, 200, granule):
+                for wanted in range(0, 64, granule):
+                    self.check(tiling.filler(available, wanted, granule), available, wanted)
+
+    def check(self, taps, available, wanted):
+        self.assertEqual(sum(tap.elements for tap in taps), wanted)
+        self.assertLessEqual(len(taps), 2)
+        for tap in taps:
+            self.assertLessEqual(tap.offset + tap.sizes[-1], available)
+            self.assertLessEqual(tap.sizes[0], tiling.MOST_REPEATS)
 
 
 class MemoryTest(unittest.TestCase):

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "exponential.h"
+#include "product.h"
 
 namespace activations {
 
@@ -70,7 +71,7 @@ inline Floats hardswish(Floats x) {
     return keep_nan(x, choose(is_above(x, 3.0f), x, low));
 }
 
-inline Floats sqr(Floats x) { return mul(x, x); }
+inline Floats sqr(Floats x) { return product(x, x); }
 
 /// The square root; 0 of what is too small to be a normal number.
 inline Floats sqrt(Floats x) {
@@ -116,6 +117,6 @@ inline Floats round(Floats x) {
     return with_sign(choose(up, add(t, all(1.0f)), t), x);
 }
 
-inline Floats leaky_relu(Floats x, float slope) { return add(relu(x), mul(zero_unless(is_below(x, 0.0f), x), slope)); }
+inline Floats leaky_relu(Floats x, float slope) { return add(relu(x), product(zero_unless(is_below(x, 0.0f), x), all(slope))); }
 
 }  // namespace activations

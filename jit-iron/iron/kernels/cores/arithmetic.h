@@ -3,6 +3,7 @@
 #pragma once
 
 #include "exponential.h"
+#include "product.h"
 
 namespace arithmetic {
 
@@ -13,13 +14,7 @@ inline Floats add(Floats a, Floats b) { return lanes::add(a, b); }
 
 inline Floats sub(Floats a, Floats b) { return lanes::sub(a, b); }
 
-inline Floats mul(Floats a, Floats b) { return lanes::mul(a, b); }
-
-/// The exponent of f32, biased; 0 for zero and for what is too small to be a normal number.
-inline lanes::Words exponent(Floats x) {
-    using namespace lanes;
-    return aie::downshift(aie::bit_and(bits(x), all_words(0x7f800000)), 23);
-}
+inline Floats mul(Floats a, Floats b) { return lanes::product(a, b); }
 
 /// `x` with the exponent of numbers between 1 and 2.
 inline Floats significand(Floats x) {

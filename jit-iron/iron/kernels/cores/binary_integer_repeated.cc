@@ -3,9 +3,10 @@
 
 #include "integers.h"
 #include "repeated.h"
+#include "two_names.h"
 
-extern "C" void CORE_FUNCTION(const ELEMENT_TYPE *__restrict a, const ELEMENT_TYPE *__restrict b, ELEMENT_TYPE *__restrict out,
-                              int32_t *__restrict progress, int32_t count, int32_t first, int32_t tile, int32_t calls) {
+SHARED_CODE compute(const ELEMENT_TYPE *__restrict a, const ELEMENT_TYPE *__restrict b, ELEMENT_TYPE *__restrict out,
+                    int32_t *__restrict progress, int32_t count, int32_t first, int32_t tile, int32_t calls) {
     constexpr repeated::Extents extents{EXTENTS};
     constexpr unsigned lanes = integers::kLanes<ELEMENT_TYPE>;
     repeated::Walk<ELEMENT_TYPE, static_cast<int>(lanes), extents> walk(b, first + progress[0] * tile);
@@ -14,3 +15,7 @@ extern "C" void CORE_FUNCTION(const ELEMENT_TYPE *__restrict a, const ELEMENT_TY
         return integers::FUNCTION<ELEMENT_TYPE>(aie::load_v<lanes>(a + at), walk.next());
     });
 }
+
+CORE_FUNCTIONS((const ELEMENT_TYPE *__restrict a, const ELEMENT_TYPE *__restrict b, ELEMENT_TYPE *__restrict out,
+                int32_t *__restrict progress, int32_t count, int32_t first, int32_t tile, int32_t calls),
+               (a, b, out, progress, count, first, tile, calls))

@@ -6,9 +6,10 @@
 
 #include "arithmetic.h"
 #include "repeated.h"
+#include "two_names.h"
 
-extern "C" void CORE_FUNCTION(const INPUT_0_TYPE *__restrict a, const INPUT_1_TYPE *__restrict b, OUTPUT_TYPE *__restrict out,
-                              int32_t *__restrict progress, int32_t count, int32_t first, int32_t tile, int32_t calls) {
+SHARED_CODE compute(const INPUT_0_TYPE *__restrict a, const INPUT_1_TYPE *__restrict b, OUTPUT_TYPE *__restrict out,
+                    int32_t *__restrict progress, int32_t count, int32_t first, int32_t tile, int32_t calls) {
     constexpr repeated::Extents extents{EXTENTS};
     repeated::Walk<INPUT_1_TYPE, lanes::kLanes, extents> walk(b, first + progress[0] * tile);
     progress[0] = progress[0] + 1 == calls ? 0 : progress[0] + 1;
@@ -16,3 +17,7 @@ extern "C" void CORE_FUNCTION(const INPUT_0_TYPE *__restrict a, const INPUT_1_TY
         return arithmetic::FUNCTION(lanes::load(a + at), lanes::widen(walk.next()));
     });
 }
+
+CORE_FUNCTIONS((const INPUT_0_TYPE *__restrict a, const INPUT_1_TYPE *__restrict b, OUTPUT_TYPE *__restrict out,
+                int32_t *__restrict progress, int32_t count, int32_t first, int32_t tile, int32_t calls),
+               (a, b, out, progress, count, first, tile, calls))

@@ -21,6 +21,9 @@ constexpr float kRounder = 12582912.0f;
 /// `result`, but NaN where `x` is.
 inline Floats keep_nan(Floats x, Floats result) { return choose(is_nan(x), x, result); }
 
+/// (exp(r) - 1 - r) / r^2 to the sixth power.
+constexpr float kExpSeries[] = {1.0f / 40320, 1.0f / 5040, 1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f};
+
 /// exp(x) = (1 + `tail`) * 2^(n + 1), with n where exponents are in the bits of f32; for x between -86 and 89.
 struct SplitExp {
     Floats tail;
@@ -33,14 +36,8 @@ inline SplitExp split_exp(Floats x) {
     const Floats n = sub(rounded, all(kRounder));
     const Floats r = fnma(n, all(kLn2Low), fnma(n, all(kLn2High), x));
     // The series of exp(r) - 1 to the eighth power: r stays within ln 2 even where sums are not rounded to the nearest.
-    Floats p = all(1.0f / 40320);
-    p = fma(p, r, 1.0f / 5040);
-    p = fma(p, r, 1.0f / 720);
-    p = fma(p, r, 1.0f / 120);
-    p = fma(p, r, 1.0f / 24);
-    p = fma(p, r, 1.0f / 6);
-    p = fma(p, r, 0.5f);
-    p = fma(mul(p, r), r, r);
+    const Floats series = polynomial(kExpSeries, r);
+    const Floats p = fma(mul(series, r), r, r);
     // The bits of `rounded` are those of kRounder, whose low nine are zero, plus n.
     const Words exponent = aie::upshift(aie::sub(bits(rounded), all_words(1)), 23);
     return {p, exponent};
@@ -60,14 +57,8 @@ inline Floats exp(Floats x) {
 /// exp(x) - 1, without losing digits near zero.
 inline Floats expm1(Floats x) {
     const Floats small = choose(aie::lt(magnitude(x), all(0.34f)), x, all(0.0f));
-    Floats p = all(1.0f / 40320);
-    p = fma(p, small, 1.0f / 5040);
-    p = fma(p, small, 1.0f / 720);
-    p = fma(p, small, 1.0f / 120);
-    p = fma(p, small, 1.0f / 24);
-    p = fma(p, small, 1.0f / 6);
-    p = fma(p, small, 0.5f);
-    p = fma(mul(p, small), small, small);
+    const Floats series = polynomial(kExpSeries, small);
+    const Floats p = fma(mul(series, small), small, small);
     return choose(aie::lt(magnitude(x), all(0.34f)), p, sub(exp(x), all(1.0f)));
 }
 
@@ -75,6 +66,7 @@ inline Floats expm1(Floats x) {
 inline Floats reciprocal_of_normal(Floats x) {
     // A first guess by the exponent, within an eighth; each step squares the error.
     Floats y = floats(aie::sub(all_words(0x7ef311c7), bits(x)));
+    KEEP_LOOP
     for (int step = 0; step < 4; ++step)
         y = fma(y, fnma(x, y, all(1.0f)), y);
     return y;
@@ -84,6 +76,7 @@ inline Floats reciprocal_of_normal(Floats x) {
 inline Floats inverse_root(Floats x) {
     Floats y = floats(aie::sub(all_words(0x5f3759df), aie::downshift(bits(x), 1)));
     const Floats half = mul(x, 0.5f);
+    KEEP_LOOP
     for (int step = 0; step < 4; ++step)
         y = fma(y, fnma(mul(half, y), y, all(0.5f)), y);
     return y;
@@ -103,11 +96,8 @@ inline Floats tanh(Floats x) {
     const Flags tiny = aie::lt(size, all(0.3f));
     const Floats small = choose(tiny, size, all(0.0f));
     const Floats square = mul(small, small);
-    Floats p = all(-1382.0f / 155925);
-    p = fma(p, square, 62.0f / 2835);
-    p = fma(p, square, -17.0f / 315);
-    p = fma(p, square, 2.0f / 15);
-    p = fma(p, square, -1.0f / 3);
+    static constexpr float coefficients[] = {-1382.0f / 155925, 62.0f / 2835, -17.0f / 315, 2.0f / 15, -1.0f / 3};
+    Floats p = polynomial(coefficients, square);
     p = fma(mul(p, square), small, small);
     const Floats e = exp(mul(choose(above(size, 20.0f), all(20.0f), size), -2.0f));
     const Floats large = mul(sub(all(1.0f), e), reciprocal_of_normal(add(e, all(1.0f))));
@@ -121,16 +111,10 @@ inline Floats normal_distribution(Floats x) {
     const Floats bounded = choose(above(magnitude_x, 14.0f), all(14.0f), magnitude_x);
     const Floats z = mul(bounded, 0.70710678118654752f);
     const Floats t = reciprocal_of_normal(fma(z, all(0.5f), 1.0f));
-    Floats p = all(0.1487911492586136f);
-    p = fma(p, t, -0.70184725522995f);
-    p = fma(p, t, 1.2061694860458374f);
-    p = fma(p, t, -0.7619841694831848f);
-    p = fma(p, t, -0.025994688272476196f);
-    p = fma(p, t, -0.027512088418006897f);
-    p = fma(p, t, 0.04436234384775162f);
-    p = fma(p, t, 0.38460636138916016f);
-    p = fma(p, t, 0.9988684058189392f);
-    p = fma(p, t, -1.2654595375061035f);
+    static constexpr float coefficients[] = {
+        0.1487911492586136f, -0.70184725522995f, 1.2061694860458374f, -0.7619841694831848f, -0.025994688272476196f,
+        -0.027512088418006897f, 0.04436234384775162f, 0.38460636138916016f, 0.9988684058189392f, -1.2654595375061035f};
+    Floats p = polynomial(coefficients, t);
     const Floats tail = mul(mul(t, exp(fnma(mul(bounded, 0.5f), bounded, p))), 0.5f);
     return keep_nan(x, choose(below(x, 0.0f), tail, sub(all(1.0f), tail)));
 }

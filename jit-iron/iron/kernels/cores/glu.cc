@@ -2,6 +2,7 @@
 // SLOPE it is that of SWIGLU_OAI. Both are bits of f32. INPUT_TYPE is the type of all buffers.
 
 #include "activations.h"
+#include "two_names.h"
 
 namespace {
 
@@ -20,17 +21,19 @@ inline Floats gated(Floats x, Floats g) {
 #if defined(SLOPE)
     const Floats below_limit = bounded_above(x);
     const Floats gate = activations::gate(below_limit, sigmoid(mul(below_limit, from_bits(SLOPE))));
-    return mul(gate, add(bounded(g), all(1.0f)));
+    return product(gate, add(bounded(g), all(1.0f)));
 #elif defined(LIMIT)
-    return mul(activations::GATE(bounded_above(x)), bounded(g));
+    return product(activations::GATE(bounded_above(x)), bounded(g));
 #else
-    return mul(activations::GATE(x), g);
+    return product(activations::GATE(x), g);
 #endif
 }
 
 }  // namespace
 
-extern "C" void CORE_FUNCTION(const INPUT_TYPE *__restrict x, const INPUT_TYPE *__restrict g, INPUT_TYPE *__restrict out,
-                              int32_t count) {
+SHARED_CODE compute(const INPUT_TYPE *__restrict x, const INPUT_TYPE *__restrict g, INPUT_TYPE *__restrict out, int32_t count) {
     for_each(out, count, [x, g](int at) { return gated(load(x + at), load(g + at)); });
 }
+
+CORE_FUNCTIONS((const INPUT_TYPE *__restrict x, const INPUT_TYPE *__restrict g, INPUT_TYPE *__restrict out, int32_t count),
+               (x, g, out, count))

@@ -54,19 +54,17 @@ inline Vector<T> step(Vector<T> a) {
     return aie::min(relu<T>(a), aie::broadcast<T, kLanes<T>>(1));
 }
 
-/// Applies `function`, which is given the index of its first element, to every vector of a buffer of `count` elements.
+/// Applies `function`, which is given the index of its first element, to every vector of a buffer of `count` elements; as in lanes.h.
 template <typename T, typename Function>
 inline void for_each(T *__restrict out, int count, Function function) {
     constexpr int lanes = static_cast<int>(kLanes<T>);
     aie::set_saturation(aie::saturation_mode::none);
-    int at = 0;
-    for (; at + lanes <= count; at += lanes)
-        aie::store_v(out + at, function(at));
-    if (at < count) {
-        const Vector<T> last = function(at);
-        for (int lane = 0; at + lane < count; ++lane)
-            out[at + lane] = last.get(static_cast<unsigned>(lane));
-    }
+    const int whole = count / lanes * lanes;
+    alignas(64) T last[kLanes<T>];
+    for (int at = 0; at < count; at += lanes)
+        aie::store_v(at < whole ? out + at : last, function(at));
+    for (int at = whole; at < count; ++at)
+        out[at] = last[at - whole];
 }
 
 }  // namespace integers

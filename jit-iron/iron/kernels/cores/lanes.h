@@ -9,6 +9,13 @@
 
 #include <cstdint>
 
+/// Before a loop whose body is large: program memory is short, and compilers unroll loops with few rounds.
+#if defined(__clang__)
+#define KEEP_LOOP _Pragma("clang loop unroll(disable)")
+#else
+#define KEEP_LOOP _Pragma("GCC unroll 1")
+#endif
+
 namespace lanes {
 
 constexpr unsigned kLanes = 16;
@@ -40,6 +47,16 @@ inline Floats fma(Floats a, Floats b, float c) { return fma(a, b, all(c)); }
 
 /// c - a * b.
 inline Floats fnma(Floats a, Floats b, Floats c) { return aie::msc(Sums(c), a, b).template to_vector<float>(); }
+
+/// A polynomial by its coefficients, that of the highest power first.
+template <int Count>
+inline Floats polynomial(const float (&coefficients)[Count], Floats x) {
+    Floats sum = all(coefficients[0]);
+    KEEP_LOOP
+    for (int i = 1; i < Count; ++i)
+        sum = fma(sum, x, coefficients[i]);
+    return sum;
+}
 
 /// `yes` where the flag is set, else `no`.
 inline Floats choose(Flags flags, Floats yes, Floats no) { return aie::select(no, yes, flags); }
@@ -80,18 +97,6 @@ inline void store(float *to, Floats x) { aie::store_v(to, x); }
 
 inline void store(bfloat16 *to, Floats x) { aie::store_v(to, Sums(x).template to_vector<bfloat16>()); }
 
-/// Stores the first `count` lanes.
-inline void store_first(float *to, Floats x, unsigned count) {
-    for (unsigned lane = 0; lane < count; ++lane)
-        to[lane] = x.get(lane);
-}
-
-inline void store_first(bfloat16 *to, Floats x, unsigned count) {
-    const aie::vector<bfloat16, kLanes> narrow = Sums(x).template to_vector<bfloat16>();
-    for (unsigned lane = 0; lane < count; ++lane)
-        to[lane] = narrow.get(lane);
-}
-
 /// Results are rounded to the nearest, ties to even; the array's own default rounds down. Integers wrap.
 inline void set_modes() {
     aie::set_rounding(aie::rounding_mode::conv_even);
@@ -99,14 +104,18 @@ inline void set_modes() {
 }
 
 /// Applies `function`, which is given the index of its first element, to every vector of a buffer of `count` elements.
+///
+/// There is one copy of it: the last vector goes to `last` first, if the buffer does not have all of it.
 template <typename Out, typename Function>
 inline void for_each(Out *__restrict out, int count, Function function) {
     set_modes();
-    int at = 0;
-    for (; at + static_cast<int>(kLanes) <= count; at += static_cast<int>(kLanes))
-        store(out + at, function(at));
-    if (at < count)
-        store_first(out + at, function(at), static_cast<unsigned>(count - at));
+    constexpr int lanes = static_cast<int>(kLanes);
+    const int whole = count / lanes * lanes;
+    alignas(64) Out last[kLanes];
+    for (int at = 0; at < count; at += lanes)
+        store(at < whole ? out + at : last, function(at));
+    for (int at = whole; at < count; ++at)
+        out[at] = last[at - whole];
 }
 
 }  // namespace lanes

@@ -2,8 +2,9 @@
 // CORE_FUNCTION is the name under which the design calls it. Functions with a parameter have its bits in PARAMETER_0.
 
 #include "activations.h"
+#include "two_names.h"
 
-extern "C" void CORE_FUNCTION(const INPUT_TYPE *__restrict in, OUTPUT_TYPE *__restrict out, int32_t count) {
+SHARED_CODE compute(const INPUT_TYPE *__restrict in, OUTPUT_TYPE *__restrict out, int32_t count) {
     lanes::for_each(out, count, [in](int at) {
 #ifdef PARAMETER_0
         return activations::FUNCTION(lanes::load(in + at), lanes::from_bits(PARAMETER_0));
@@ -12,3 +13,5 @@ extern "C" void CORE_FUNCTION(const INPUT_TYPE *__restrict in, OUTPUT_TYPE *__re
 #endif
     });
 }
+
+CORE_FUNCTIONS((const INPUT_TYPE *__restrict in, OUTPUT_TYPE *__restrict out, int32_t count), (in, out, count))

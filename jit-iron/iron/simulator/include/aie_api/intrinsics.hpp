@@ -57,6 +57,37 @@ using v8accfloat = aie::accum<accfloat, 8>;
 using v16accfloat = aie::accum<accfloat, 16>;
 using v32accfloat = aie::accum<accfloat, 32>;
 
+inline v16int32 broadcast_to_v16int32(int32 x) { return aie::broadcast<int32, 16>(x); }
+inline v32int16 broadcast_to_v32int16(int16 x) { return aie::broadcast<int16, 32>(x); }
+inline v64int8 broadcast_to_v64int8(int8 x) { return aie::broadcast<int8, 64>(x); }
+inline v16float broadcast_to_v16float(float x) { return aie::broadcast<float, 16>(x); }
+inline v32bfloat16 broadcast_to_v32bfloat16(bfloat16 x) { return aie::broadcast<bfloat16, 32>(x); }
+inline v16int32 broadcast_zero_s32() { return {}; }
+inline v16float broadcast_zero_float() { return {}; }
+inline v32bfloat16 broadcast_zero_bfloat16() { return {}; }
+inline v32int16 broadcast_zero_to_v32int16() { return {}; }
+inline v32bfloat16 broadcast_zero_to_v32bfloat16() { return {}; }
+inline v32bfloat16 broadcast_one_to_v32bfloat16() { return broadcast_to_v32bfloat16(bfloat16(1.0f)); }
+
+template <typename T, unsigned N>
+T extract_elem(const aie::vector<T, N> &v, unsigned number) {
+    if (number < N)
+        return v.data()[number];
+    aie::simulation::fail("extract_elem: element %u of a vector of %u", number, N);
+    return T(0);
+}
+
+template <typename T, unsigned N>
+T ext_elem(const aie::vector<T, N> &v, unsigned number) {
+    return extract_elem(v, number);
+}
+
+/// All elements become that with this number.
+template <typename T, unsigned N>
+aie::vector<T, N> broadcast_elem(const aie::vector<T, N> &v, unsigned number) {
+    return aie::broadcast<T, N>(extract_elem(v, number));
+}
+
 inline v16bfloat16 to_v16bfloat16(const v16accfloat &a) { return a.to_vector<bfloat16>(); }
 
 /// v * 2^shift to the integer below.
