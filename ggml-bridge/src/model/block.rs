@@ -118,7 +118,7 @@ impl Maker<'_> {
         let result = self.linear(linear, x);
         let Some(bound) = self.hyper.clamp else { return result };
         let name = linear.weight.name.trim_end_matches(".weight").to_owned();
-        self.like(&name, "CLAMP", reals(&[(0, -bound), (1, bound)]), &[result])
+        self.arena.node_over(&name, "CLAMP", reals(&[(0, -bound), (1, bound)]), result)
     }
 
     fn head_scale(&self, heads: &Heads) -> f32 {
@@ -201,6 +201,19 @@ impl Maker<'_> {
                 (self.arena.view(x, row, 0), cache)
             }
             true => {
+                let gaps = x.tensor.nb[2] != x.tensor.nb[1] * x.tensor.ne[1];
+                let result = (F32, [width, tokens, 1, 1]);
+                // Values that lie beside queries and keys are copied out first.
+                let x = match gaps {
+                    true => self.arena.node(
+                        &format!("blk.{layer}.attn_{part}"),
+                        "CONT",
+                        OpParams::default(),
+                        result,
+                        &[Some(x)],
+                    ),
+                    false => x,
+                };
                 (self.arena.reshape(x, [1, tokens * width, 1, 1]), self.arena.reshape(cache, [1, width * size, 1, 1]))
             }
         };

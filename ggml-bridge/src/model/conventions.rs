@@ -73,6 +73,8 @@ pub struct Conventions {
     pub mean: Option<bool>,
     /// Whether the embedding is multiplied with the root of its width.
     pub embedding_by_width: bool,
+    /// Whether each token's embedding has a factor of its own: pictures among the words have another one.
+    pub scale_by_token: bool,
     /// Whether `logit_scale` divides.
     pub logits_divided: bool,
     /// Whether the bound of scores that a file may have is used.
@@ -226,6 +228,7 @@ impl Conventions {
             },
             mean: rotation.map(|_| among(MEAN)),
             embedding_by_width: among(BY_WIDTH),
+            scale_by_token: architecture == "gemma3",
             logits_divided: among(DIVIDED),
             checked: among(CHECKED),
             bounded_scores: rotation.is_none() || among(BOUNDED_SCORES),

@@ -64,10 +64,14 @@ fn bloom() {
     let mut blank = Blank::new("bloom", 2, 1024, [16, 16], 250_880);
     blank.vector("token_embd_norm", 1024).joined(3 * 1024, true).plain(4096, true);
     blank.norms(&["attn_norm", "ffn_norm"], true);
-    let fused = graph(&whole(blank), true);
+    let model = whole(blank);
+    let fused = graph(&model, true);
     assert_eq!(operations(&fused)[..6], ["GET_ROWS", "NORM", "MUL", "ADD", "NORM", "MUL"]);
     assert_eq!((count(&fused, "ROPE"), count(&fused, "GELU"), count(&fused, "NORM")), (0, 2, 6));
     assert_eq!(real(&fused, "FLASH_ATTN_EXT", 1), 8.0);
+    // Without flash attention values are transposed: those beside keys are copied out before.
+    let apart = graph(&model, false);
+    assert_eq!((count(&apart, "CONT"), count(&fused, "CONT")), (4, 0));
 }
 
 /// Falcon-7B: the feed-forward part beside attention, which is added first.
@@ -220,7 +224,9 @@ fn gemma3() {
     let fused = graph(&model, true);
     // Before and behind both parts, of queries and of keys; one at the end.
     assert_eq!((count(&fused, "RMS_NORM"), count(&fused, "GEGLU")), (7 * 6 + 1, 7));
-    assert_eq!(real(&fused, "SCALE", 0), (1152.0_f32).sqrt());
+    let embedded = fused.nodes.iter().find(|node| node.op == "MUL").unwrap();
+    assert_eq!(embedded.sources[1].unwrap().tensor.ne, [1, 2, 1, 1]);
+    assert_eq!(real(&fused, "SCALE", 0), 1.0 / 16.0);
     assert_eq!(real(&fused, "FLASH_ATTN_EXT", 0), 1.0);
 }
 

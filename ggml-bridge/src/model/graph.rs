@@ -118,7 +118,13 @@ fn embedded(maker: &mut Maker<'_>, model: &Model) -> TensorView {
     // Words and embeddings mixed in one batch: not computed when there are only words.
     maker.arena.passed_over(x.tensor);
     if let Some(factor) = model.hyper.embedding_scale {
-        x = maker.scale("token_embd", x, factor);
+        x = match model.conventions.scale_by_token {
+            true => {
+                let factors = maker.input("embedding_scale", Tensor::contiguous(F32, [1, maker.batch.tokens, 1, 1]));
+                maker.like("token_embd", "MUL", OpParams::default(), &[x, factors])
+            }
+            false => maker.scale("token_embd", x, factor),
+        };
     }
     if let Some(positions) = &model.positions {
         let (table, places) = (maker.weight(positions), maker.input("positions", tokens));

@@ -28,6 +28,7 @@ pub fn other(file: &ModelFile) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::parts::Model;
     use super::super::tests::Made;
     use super::other;
     use aie_ops::DataType::F32;
@@ -51,6 +52,19 @@ mod tests {
         assert!(found.contains(kind) && found.contains(tensor), "{found}");
         assert!(!model.is_whole());
         assert!(model.reservations()[0].contains(kind), "{:?}", model.reservations());
+    }
+
+    /// Also where no layer has a part that is known.
+    #[test]
+    fn layers_of_one_kind_alone_are_told() {
+        let mut made = Made::new("mamba2");
+        made.tensors.retain(|name, _| !name.starts_with("blk."));
+        made.tensor("blk.0.ssm_in.weight", F32, 64, 1);
+        let error = Model::find(&made.file()).unwrap_err().to_string();
+        assert!(
+            error.contains("it has recurrent layers (a state space), as in the tensor blk.0.ssm_in.weight"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -256,6 +256,9 @@ impl Model {
         let embedding_norm = finder.norm("token_embd_norm");
         let layers: Vec<Layer> = (0..hyper.layers).map(|layer| finder.layer(layer, &hyper)).collect();
         if layers.iter().all(|layer| layer.attention.is_none() && layer.feed.is_none()) {
+            if let Some(other) = other(file) {
+                return Err(unknown(&format!("it has {other}")));
+            }
             return Err(unknown(
                 "no layer has attn_q, attn_k, attn_v (or attn_qkv) and attn_output, or ffn_up and ffn_down",
             ));
