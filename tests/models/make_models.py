@@ -1,6 +1,6 @@
 """Makes small language models with random weights as GGUF files, one for each family of operations.
 
-`cargo xtask models` runs them through stock llama.cpp. The sizes are the smallest that still use what the family is
+`cargo xtask models` runs them through stock llama.cpp, `cargo xtask explain` compares their graphs. The sizes are the smallest that still use what the family is
 known for: fewer K/V heads than Q heads, several experts of which two are used, a sliding window shorter than the text.
 The weights come from a generator seeded with the model's name, so that a file is the same on every machine. A matrix
 has the spread 1/sqrt(columns), which keeps the values of a layer near 1; a matrix that ends a branch beside the residual
@@ -147,6 +147,28 @@ class Model:
     def norm(self, name):
         """The weights of a norm over the embedding."""
         self.vector(name, EMBEDDING, centre=1.0)
+
+    def full_norm(self, name):
+        """A norm with factors and addends."""
+        self.norm(f"{name}.weight")
+        self.vector(f"{name}.bias", EMBEDDING, centre=0.0)
+
+    def joined_attention(self, block, heads, groups, size, kind, biases):
+        """Queries, keys and values in one matrix."""
+        rows = (heads + 2 * groups) * size
+        self.matrix(f"{block}.attn_qkv.weight", rows, EMBEDDING, kind)
+        self.matrix(f"{block}.attn_output.weight", EMBEDDING, heads * size, kind, gain=self.branch)
+        if biases:
+            self.vector(f"{block}.attn_qkv.bias", rows)
+            self.vector(f"{block}.attn_output.bias", EMBEDDING)
+
+    def plain_feed_forward(self, block, kind, biases):
+        """Up and down, without a gate."""
+        self.matrix(f"{block}.ffn_up.weight", HIDDEN, EMBEDDING, kind)
+        self.matrix(f"{block}.ffn_down.weight", EMBEDDING, HIDDEN, kind, gain=self.branch)
+        if biases:
+            self.vector(f"{block}.ffn_up.bias", HIDDEN)
+            self.vector(f"{block}.ffn_down.bias", EMBEDDING)
 
     def mixture(self, experts, used, hidden):
         """Keys of a mixture of experts."""
@@ -318,6 +340,134 @@ def qwen3next(path):
     model.close()
 
 
+def dense(path, architecture, layers, heads, groups, size=32):
+    """A model of dense layers, up to its embeddings."""
+    model = Model(path, architecture, layers)
+    model.writer.add_layer_norm_eps(1e-5)
+    model.heads(heads, groups, size, base=1e4)
+    model.writer.add_feed_forward_length(HIDDEN)
+    return model, [f"blk.{layer}" for layer in range(layers)]
+
+
+def baichuan(path):
+    """As many layers as the 7B model: llama.cpp knows it by them."""
+    model, blocks = dense(path, "baichuan", 32, 8, 8)
+    model.embeddings(Type.F16, Type.F16)
+    for block in blocks:
+        model.norm(f"{block}.attn_norm.weight")
+        model.attention(block, 8, 8, 32, Type.Q8_0)
+        model.norm(f"{block}.ffn_norm.weight")
+        model.feed_forward(block, Type.Q4_0)
+    model.close()
+
+
+def bloom(path):
+    """A norm behind the embedding, ALiBi, joined projections with biases."""
+    model, blocks = dense(path, "bloom", 2, 8, 8)
+    model.embeddings(Type.F16)
+    model.full_norm("token_embd_norm")
+    model.vector("output_norm.bias", EMBEDDING, centre=0.0)
+    for block in blocks:
+        model.full_norm(f"{block}.attn_norm")
+        model.joined_attention(block, 8, 8, 32, Type.Q8_0, biases=True)
+        model.full_norm(f"{block}.ffn_norm")
+        model.plain_feed_forward(block, Type.Q4_0, biases=True)
+    model.close()
+
+
+def falcon(path):
+    """Attention with a single head of keys, beside the feed-forward part; a norm for each of them as in the 40B model."""
+    model, blocks = dense(path, "falcon", 2, 8, 1)
+    model.embeddings(Type.F16, Type.F16)
+    model.vector("output_norm.bias", EMBEDDING, centre=0.0)
+    for index, block in enumerate(blocks):
+        model.full_norm(f"{block}.attn_norm")
+        if index > 0:
+            model.full_norm(f"{block}.attn_norm_2")
+        model.joined_attention(block, 8, 1, 32, Type.Q8_0, biases=False)
+        model.plain_feed_forward(block, Type.Q4_0, biases=False)
+    model.close()
+
+
+def jais(path):
+    """ALiBi of the file, scores divided by the size of a head, a gated part with biases."""
+    model, blocks = dense(path, "jais", 2, 8, 8)
+    model.writer.add_max_alibi_bias(8.0)
+    model.embeddings(Type.F16, Type.F16)
+    model.vector("output_norm.bias", EMBEDDING, centre=0.0)
+    for block in blocks:
+        model.full_norm(f"{block}.attn_norm")
+        model.joined_attention(block, 8, 8, 32, Type.Q8_0, biases=True)
+        model.full_norm(f"{block}.ffn_norm")
+        model.feed_forward(block, Type.Q4_0)
+        for part, rows in (("gate", HIDDEN), ("up", HIDDEN), ("down", EMBEDDING)):
+            model.vector(f"{block}.ffn_{part}.bias", rows)
+    model.close()
+
+
+def olmo(path):
+    """Norms without weights, and bounds of queries, keys and values."""
+    model, blocks = dense(path, "olmo", 2, 8, 8)
+    model.writer.add_clamp_kqv(2.0)
+    model.matrix("token_embd.weight", VOCABULARY, EMBEDDING, Type.F16, gain=LOGIT_SPREAD)
+    for block in blocks:
+        model.attention(block, 8, 8, 32, Type.Q8_0)
+        model.feed_forward(block, Type.Q4_0)
+    model.close()
+
+
+def refact(path):
+    """ALiBi, and one head of keys."""
+    model, blocks = dense(path, "refact", 2, 8, 1)
+    model.embeddings(Type.F16, Type.F16)
+    for block in blocks:
+        model.norm(f"{block}.attn_norm.weight")
+        model.attention(block, 8, 1, 32, Type.Q8_0)
+        model.norm(f"{block}.ffn_norm.weight")
+        model.feed_forward(block, Type.Q4_0)
+    model.close()
+
+
+def starcoder(path):
+    """Learned positions, one head of keys, biases everywhere."""
+    model, blocks = dense(path, "starcoder", 2, 8, 1)
+    model.embeddings(Type.F16)
+    model.vector("output_norm.bias", EMBEDDING, centre=0.0)
+    model.vector("position_embd.weight", CONTEXT, EMBEDDING)
+    for block in blocks:
+        model.full_norm(f"{block}.attn_norm")
+        model.joined_attention(block, 8, 1, 32, Type.Q8_0, biases=True)
+        model.full_norm(f"{block}.ffn_norm")
+        model.plain_feed_forward(block, Type.Q4_0, biases=True)
+    model.close()
+
+
+def cohere2(path):
+    """Attention beside a gated part; three layers of four with a window, the fourth without rotation; scaled logits."""
+    model, blocks = dense(path, "cohere2", 4, 8, 2)
+    model.writer.add_sliding_window(64)
+    model.writer.add_logit_scale(0.25)
+    model.embeddings(Type.F16)
+    for block in blocks:
+        model.norm(f"{block}.attn_norm.weight")
+        model.attention(block, 8, 2, 32, Type.Q8_0)
+        model.feed_forward(block, Type.Q4_0)
+    model.close()
+
+
+def gemma3(path):
+    """Norms before and behind both parts and of queries and keys; five layers of six with a window."""
+    model, blocks = dense(path, "gemma3", 6, 4, 1, size=64)
+    model.writer.add_sliding_window(64)
+    model.embeddings(Type.F16)
+    for block in blocks:
+        for name in ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"):
+            model.norm(f"{block}.{name}.weight")
+        model.attention(block, 4, 1, 64, Type.Q8_0, norms=True)
+        model.feed_forward(block, Type.Q4_0)
+    model.close()
+
+
 MODELS = {
     "qwen3": qwen3,
     "qwen2": qwen2,
@@ -328,6 +478,19 @@ MODELS = {
     "qwen3next": qwen3next,
 }
 
+# For `cargo xtask explain`, which compares graphs and no logits.
+GRAPHS = {
+    "baichuan": baichuan,
+    "bloom": bloom,
+    "falcon": falcon,
+    "jais": jais,
+    "olmo": olmo,
+    "refact": refact,
+    "starcoder": starcoder,
+    "cohere2": cohere2,
+    "gemma3": gemma3,
+}
+
 
 def main():
     parser = argparse.ArgumentParser(description="Makes small GGUF models with random weights.")
@@ -336,15 +499,16 @@ def main():
     parser.add_argument("names", nargs="*", metavar="NAME", help="the models to make; by default all")
     arguments = parser.parse_args()
     if arguments.list:
-        print("\n".join(MODELS))
+        print("\n".join(MODELS | GRAPHS))
         return
     if arguments.folder is None:
         parser.error("name the folder for the models, or --list")
-    unknown = [name for name in arguments.names if name not in MODELS]
+    models = MODELS | GRAPHS
+    unknown = [name for name in arguments.names if name not in models]
     if unknown:
-        parser.error(f"no model {', '.join(unknown)}; there are {', '.join(MODELS)}")
-    for name in arguments.names or MODELS:
-        MODELS[name](arguments.folder / f"{name}.gguf")
+        parser.error(f"no model {', '.join(unknown)}; there are {', '.join(models)}")
+    for name in arguments.names or models:
+        models[name](arguments.folder / f"{name}.gguf")
         print(name, flush=True)
 
 

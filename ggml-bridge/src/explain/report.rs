@@ -249,7 +249,7 @@ impl Pass {
         Self {
             name,
             tokens: batch.tokens,
-            keys: batch.keys(),
+            keys: batch.keys(None),
             nodes: share.nodes,
             dispatches: sum(|operation| operation.array),
             fused: share.fusion.dispatches,

@@ -9,8 +9,9 @@ use aie_ops::Tensor;
 use std::collections::HashMap;
 
 /// Operations that may write over a source (`ggml_op_can_inplace`); activations of one source besides.
-const IN_PLACE: [&str; 12] =
-    ["SCALE", "ADD", "SUB", "MUL", "DIV", "SQR", "SQRT", "ROPE", "RMS_NORM", "SOFT_MAX", "TANH", "RELU"];
+const IN_PLACE: [&str; 14] = [
+    "SCALE", "ADD", "SUB", "MUL", "DIV", "SQR", "SQRT", "ROPE", "RMS_NORM", "SOFT_MAX", "TANH", "RELU", "GELU", "SILU",
+];
 
 /// Free blocks: first byte and bytes, in order. The last one has no end.
 struct FreeBlocks(Vec<(usize, usize)>);

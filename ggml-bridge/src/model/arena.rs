@@ -161,6 +161,14 @@ impl Arena {
         self.push(name, op, params, output, sources)
     }
 
+    /// A node that ggml computes over its source: the result is a view of it.
+    pub fn node_over(&mut self, name: &str, op: &'static str, params: OpParams, of: TensorView) -> TensorView {
+        let output = TensorView { id: self.id(), view: true, ..of };
+        let root = self.roots.get(&of.id).copied();
+        self.note(&output, op, &[Some(of)], root);
+        self.push(name, op, params, output, &[Some(of)])
+    }
+
     /// Room for a result that llama.cpp's graph has and does not compute, and for one that is never read.
     pub fn passed_over(&mut self, tensor: Tensor) {
         let [read, kept] = [0, 1].map(|_| {

@@ -18,6 +18,9 @@ pub(super) struct Maker<'a> {
     pub frequencies: Option<&'a Weight>,
     pub batch: Batch,
     pub layer: usize,
+    /// How this layer rotates, and how many tokens it sees where it does not see all.
+    pub rope: Option<OpParams>,
+    pub window: Option<usize>,
 }
 
 pub(super) fn reals(words: &[(usize, f32)]) -> OpParams {
@@ -60,10 +63,10 @@ impl Maker<'_> {
     }
 
     pub fn norm(&mut self, norm: &Norm, x: TensorView) -> TensorView {
-        let name = norm.weight.name.trim_end_matches(".weight").to_owned();
+        let name = norm.name.clone();
         let op = if self.hyper.mean { "NORM" } else { "RMS_NORM" };
         let mut result = self.like(&name, op, reals(&[(0, self.hyper.epsilon)]), &[x]);
-        for (op, part) in [("MUL", Some(&norm.weight)), ("ADD", norm.bias.as_ref())] {
+        for (op, part) in [("MUL", norm.weight.as_ref()), ("ADD", norm.bias.as_ref())] {
             if let Some(part) = part {
                 let part = self.weight(part);
                 result = self.like(&name, op, OpParams::default(), &[result, part]);
@@ -81,7 +84,7 @@ impl Maker<'_> {
     }
 
     fn rotated(&mut self, name: &str, x: TensorView) -> TensorView {
-        let Some(params) = self.hyper.rope else { return x };
+        let Some(params) = self.rope else { return x };
         let positions = self.input("positions", Tensor::contiguous(I32, [self.batch.tokens, 1, 1, 1]));
         let mut sources = vec![x, positions];
         if let Some(frequencies) = self.frequencies {
@@ -97,7 +100,9 @@ impl Maker<'_> {
     /// Queries or keys: normed and rotated.
     fn prepared(&mut self, name: &str, x: TensorView, shape: [usize; 4], norm: Option<&Norm>) -> TensorView {
         // A norm over a whole token, or over each head.
-        let whole = norm.is_some_and(|norm| norm.weight.tensor.elements() == x.tensor.ne[0] && shape[1] > 1);
+        let whole = norm
+            .and_then(|norm| norm.weight.as_ref())
+            .is_some_and(|weight| weight.tensor.elements() == x.tensor.ne[0] && shape[1] > 1);
         let x = match norm.filter(|_| whole) {
             Some(norm) => self.norm(norm, x),
             None => x,
@@ -108,10 +113,19 @@ impl Maker<'_> {
         self.rotated(name, x)
     }
 
+    /// The product, kept between bounds in families that have them.
+    fn bounded(&mut self, linear: &Linear, x: TensorView) -> TensorView {
+        let result = self.linear(linear, x);
+        let Some(bound) = self.hyper.clamp else { return result };
+        let name = linear.weight.name.trim_end_matches(".weight").to_owned();
+        self.arena.node_over(&name, "CLAMP", reals(&[(0, -bound), (1, bound)]), result)
+    }
+
     fn head_scale(&self, heads: &Heads) -> f32 {
         self.hyper.attention_scale.unwrap_or_else(|| 1.0 / (heads.key_size as f32).sqrt())
     }
 
+    /// Attention up to its last product, which llama.cpp requests later.
     pub fn attention(&mut self, attention: &Attention, x: TensorView) -> TensorView {
         let Attention { heads, projections, norms, .. } = attention;
         let (layer, tokens) = (self.layer, self.batch.tokens);
@@ -120,7 +134,7 @@ impl Maker<'_> {
         let names = ["q", "k", "v"].map(|part| format!("blk.{layer}.attn_{part}"));
         let [q, k, v] = match projections {
             Projections::Joined(joined) => {
-                let all = self.linear(joined, x);
+                let all = self.bounded(joined, x);
                 let mut offset = 0;
                 let parts = [0, 1, 2].map(|part| {
                     let [size, count, ..] = shapes[part];
@@ -137,16 +151,16 @@ impl Maker<'_> {
             }
             Projections::Apart(apart) => {
                 let [q, k, v] = &**apart;
-                let q = self.linear(q, x);
+                let q = self.bounded(q, x);
                 let q = self.prepared(&names[0], q, shapes[0], norms[0].as_ref());
                 let q = if self.scaled_queries { self.scale(&names[0], q, self.head_scale(heads)) } else { q };
                 // llama.cpp requests values before keys, unless keys were named before.
                 let value = |maker: &mut Self| {
-                    let v = maker.linear(v, x);
+                    let v = maker.bounded(v, x);
                     maker.arena.reshape(v, shapes[2])
                 };
                 let key = |maker: &mut Self| {
-                    let k = maker.linear(k, x);
+                    let k = maker.bounded(k, x);
                     maker.prepared(&names[1], k, shapes[1], norms[1].as_ref())
                 };
                 if norms[1].is_some() {
@@ -159,17 +173,27 @@ impl Maker<'_> {
             }
         };
         let scale = if self.scaled_queries { 1.0 } else { self.head_scale(heads) };
-        let result = self.attend(heads, [q, k, v], scale, attention.sinks.as_ref());
-        self.linear(&attention.output, result)
+        self.attend(heads, [q, k, v], scale, attention.sinks.as_ref())
+    }
+
+    /// Places of this layer's cache.
+    fn room(&self) -> usize {
+        self.batch.cache.room(self.window)
+    }
+
+    /// What belongs to layers of one kind.
+    fn of_kind(&self, name: &str) -> String {
+        if self.window.is_some() { format!("{name}_window") } else { name.to_owned() }
     }
 
     /// Writes keys or values to the cache; with their elements behind each other for each token, or `transposed`.
     fn remember(&mut self, part: &str, x: TensorView, width: usize, transposed: bool) -> TensorView {
-        let (layer, tokens, size) = (self.layer, self.batch.tokens, self.batch.cache.size);
+        let (layer, tokens, size) = (self.layer, self.batch.tokens, self.room());
         let cache = Tensor::contiguous(self.batch.cache.dtype, [width, size, 1, 1]);
         let cache = self.arena.named(Place::Cache, &format!("cache_{part}_l{layer}"), cache);
         let count = if transposed { tokens * width } else { tokens };
-        let places = self.input(&format!("places_{part}_{count}"), Tensor::contiguous(I64, [count, 1, 1, 1]));
+        let places =
+            self.input(&self.of_kind(&format!("places_{part}_{count}")), Tensor::contiguous(I64, [count, 1, 1, 1]));
         let (rows, target) = match transposed {
             false => {
                 let row = Tensor { dtype: F32, ne: [width, tokens, 1, 1], nb: [4, x.tensor.nb[2], 0, 0] };
@@ -177,6 +201,19 @@ impl Maker<'_> {
                 (self.arena.view(x, row, 0), cache)
             }
             true => {
+                let gaps = x.tensor.nb[2] != x.tensor.nb[1] * x.tensor.ne[1];
+                let result = (F32, [width, tokens, 1, 1]);
+                // Values that lie beside queries and keys are copied out first.
+                let x = match gaps {
+                    true => self.arena.node(
+                        &format!("blk.{layer}.attn_{part}"),
+                        "CONT",
+                        OpParams::default(),
+                        result,
+                        &[Some(x)],
+                    ),
+                    false => x,
+                };
                 (self.arena.reshape(x, [1, tokens * width, 1, 1]), self.arena.reshape(cache, [1, width * size, 1, 1]))
             }
         };
@@ -189,18 +226,14 @@ impl Maker<'_> {
     fn attend(&mut self, heads: &Heads, [q, k, v]: [TensorView; 3], scale: f32, sinks: Option<&Weight>) -> TensorView {
         let Heads { queries, keys, key_size, value_size } = *heads;
         let Batch { tokens, cache, .. } = self.batch;
-        let known = self.batch.keys();
+        let (known, room) = (self.batch.keys(self.window), self.room());
         let name = format!("blk.{}.attn", self.layer);
         let [k, v] =
             [self.remember("k", k, keys * key_size, false), self.remember("v", v, keys * value_size, !cache.flash)];
         let element = cache.dtype.block_bytes() / cache.dtype.block_elements().max(1);
         let heads_of = |view: &TensorView, size: usize| {
             let row = view.tensor.nb[1];
-            Tensor {
-                dtype: cache.dtype,
-                ne: [size, keys, known, 1],
-                nb: [element, element * size, row, row * cache.size],
-            }
+            Tensor { dtype: cache.dtype, ne: [size, keys, known, 1], nb: [element, element * size, row, row * room] }
         };
         let q = self.arena.permute(q, [0, 2, 1, 3]);
         let k_heads = heads_of(&k, key_size);
@@ -212,8 +245,8 @@ impl Maker<'_> {
             let v_heads = heads_of(&v, value_size);
             let v = self.arena.view(v, v_heads, 0);
             let v = self.arena.permute(v, [0, 2, 1, 3]);
-            let mask = self.input("mask", Tensor::contiguous(F16, [known, tokens, 1, 1]));
-            let mut params = reals(&[(0, scale), (2, cap)]);
+            let mask = self.input(&self.of_kind("mask"), Tensor::contiguous(F16, [known, tokens, 1, 1]));
+            let mut params = reals(&[(0, scale), (1, self.hyper.alibi), (2, cap)]);
             params.0[3] = PRECISE;
             let result = (F32, [value_size, queries, tokens, 1]);
             let sources = [Some(q), Some(k), Some(v), Some(mask), sinks];
@@ -229,13 +262,13 @@ impl Maker<'_> {
             scores = self.like(&name, "TANH", unary("TANH"), &[scores]);
             scores = self.scale(&name, scores, cap);
         }
-        let mask = self.input("mask", Tensor::contiguous(F32, [known, tokens, 1, 1]));
+        let mask = self.input(&self.of_kind("mask"), Tensor::contiguous(F32, [known, tokens, 1, 1]));
         let sources = [Some(scores), Some(mask), sinks];
         let sources = &sources[..if sinks.is_some() { 3 } else { 2 }];
         let shares = (F32, scores.tensor.ne);
-        let shares = self.arena.node(&name, "SOFT_MAX", reals(&[(0, scale)]), shares, sources);
+        let shares = self.arena.node(&name, "SOFT_MAX", reals(&[(0, scale), (1, self.hyper.alibi)]), shares, sources);
         // A row of the cache holds one element of all tokens.
-        let row = element * cache.size;
+        let row = element * room;
         let turned = Tensor {
             dtype: cache.dtype,
             ne: [known, value_size, keys, 1],

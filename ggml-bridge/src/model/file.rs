@@ -125,6 +125,17 @@ impl ModelFile {
         }
     }
 
+    /// A yes or no of layer `layer`, of a model that has one for each layer.
+    pub fn flag_of_layer(&self, key: &str, layer: usize) -> Option<bool> {
+        match self.value(key)? {
+            MetadataValue::Array(array) => {
+                let value = array.get(layer)?;
+                value.as_bool().or_else(|| as_integer(value).map(|value| value != 0))
+            }
+            _ => None,
+        }
+    }
+
     /// A real number of the architecture.
     pub fn real(&self, key: &str) -> Option<f32> {
         self.value(key).and_then(MetadataValue::as_f64).map(|value| value as f32)

@@ -2,7 +2,8 @@
 
 use super::arena::Arena;
 use super::block::{Maker, reals, unary};
-use super::parts::{Layer, Model, Norm};
+use super::conventions::Sum;
+use super::parts::{Attention, Layer, Model, Norm};
 use crate::graph::{Graph, TensorView};
 use aie_ops::DataType::{F32, I32};
 use aie_ops::{DataType, OpParams, Tensor};
@@ -28,6 +29,11 @@ impl Cache {
     pub fn new(tokens: usize, batch: usize, flash: bool) -> Self {
         let size = tokens.max(1).next_multiple_of(KEY_STEP);
         Self { size, dtype: DataType::F16, flash, reserved: batch.min(tokens).max(1) }
+    }
+
+    /// Tokens there is room for in a layer that sees `window` of them: the window and one batch.
+    pub fn room(&self, window: Option<usize>) -> usize {
+        window.map_or(self.size, |window| (window + self.reserved).next_multiple_of(KEY_STEP).min(self.size))
     }
 }
 
@@ -56,9 +62,9 @@ impl Batch {
         Self { tokens, past: cache.size - tokens, outputs: tokens, cache }
     }
 
-    /// How many places of the cache attention reads.
-    pub fn keys(&self) -> usize {
-        (self.past + self.tokens).next_multiple_of(KEY_STEP).min(self.cache.size)
+    /// How many places of the cache attention reads in a layer that sees `window` tokens.
+    pub fn keys(&self, window: Option<usize>) -> usize {
+        (self.past + self.tokens).next_multiple_of(KEY_STEP).min(self.cache.room(window))
     }
 }
 
@@ -77,11 +83,13 @@ fn build_in(mut arena: Arena, model: &Model, batch: Batch) -> (Graph, Arena) {
         frequencies: model.frequencies.as_ref(),
         batch,
         layer: 0,
+        rope: None,
+        window: None,
     };
     let mut x = embedded(&mut maker, model);
     for (index, layer) in model.layers.iter().enumerate() {
-        maker.layer = index;
-        x = block(&mut maker, layer, x, index + 1 == model.layers.len());
+        (maker.layer, maker.rope, maker.window) = (index, layer.rope, layer.window);
+        x = block(&mut maker, layer, x, index + 1 == model.layers.len(), model.conventions.sum);
     }
     let x = maker.norm_or_not(model.output_norm.as_ref(), x);
     let mut logits = maker.linear(&model.output, x);
@@ -110,40 +118,76 @@ fn embedded(maker: &mut Maker<'_>, model: &Model) -> TensorView {
     // Words and embeddings mixed in one batch: not computed when there are only words.
     maker.arena.passed_over(x.tensor);
     if let Some(factor) = model.hyper.embedding_scale {
-        x = maker.scale("token_embd", x, factor);
+        x = match model.conventions.scale_by_token {
+            true => {
+                let factors = maker.input("embedding_scale", Tensor::contiguous(F32, [1, maker.batch.tokens, 1, 1]));
+                maker.like("token_embd", "MUL", OpParams::default(), &[x, factors])
+            }
+            false => maker.scale("token_embd", x, factor),
+        };
     }
     if let Some(positions) = &model.positions {
         let (table, places) = (maker.weight(positions), maker.input("positions", tokens));
         let of_places = rows(maker, "position_embd", table, places);
         x = maker.like("position_embd", "ADD", OpParams::default(), &[x, of_places]);
     }
-    x
+    maker.norm_or_not(model.embedding_norm.as_ref(), x)
 }
 
 /// The last layer goes on with the one token whose logits are wanted.
-fn block(maker: &mut Maker<'_>, layer: &Layer, x: TensorView, last: bool) -> TensorView {
+fn block(maker: &mut Maker<'_>, layer: &Layer, x: TensorView, last: bool, sum: Sum) -> TensorView {
     let name = format!("blk.{}", maker.layer);
-    let beside = layer.feed_norm.is_none() && layer.norm.is_some() && layer.attention.is_some();
+    let beside = layer.feed_norm.is_none() && layer.norm.is_some();
     let normed = maker.norm_or_not(layer.second_norm.as_ref().or(layer.norm.as_ref()), x);
-    let mut attended = layer.attention.as_ref().map(|attention| maker.attention(attention, normed));
-    let mut x = x;
-    let mut feed_input = match &layer.second_norm {
-        Some(_) => maker.norm_or_not(layer.norm.as_ref(), x),
-        None => normed,
-    };
-    if last {
-        let chosen = maker.input("wanted", Tensor::contiguous(I32, [maker.batch.outputs, 1, 1, 1]));
-        attended = attended.map(|attended| rows(maker, &name, attended, chosen));
-        x = rows(maker, &name, x, chosen);
-        if beside && layer.feed.is_some() {
-            feed_input = rows(maker, &name, feed_input, chosen);
+    let seen = layer.attention.as_ref().map(|attention| (attention, maker.attention(attention, normed)));
+    // What is left of a part in the last layer.
+    let wanted = |maker: &mut Maker<'_>, part: TensorView| {
+        if !last {
+            return part;
         }
+        let chosen = maker.input("wanted", Tensor::contiguous(I32, [maker.batch.outputs, 1, 1, 1]));
+        rows(maker, &name, part, chosen)
+    };
+    let attended = |maker: &mut Maker<'_>, (attention, seen): (&Attention, TensorView)| {
+        let attended = maker.linear(&attention.output, seen);
+        wanted(maker, attended)
+    };
+    if let (true, Some(seen), Some(feed)) = (beside, seen, &layer.feed) {
+        let fed = |maker: &mut Maker<'_>| {
+            let input = match &layer.second_norm {
+                Some(_) => maker.norm_or_not(layer.norm.as_ref(), x),
+                None => normed,
+            };
+            let input = wanted(maker, input);
+            maker.feed(feed, input)
+        };
+        let plus = |maker: &mut Maker<'_>, a, b| added(maker, &name, None, a, b);
+        // Nodes come in the order in which the sums ask for them.
+        return match sum {
+            Sum::FeedStreamAttention => {
+                let (fed, x) = (fed(maker), wanted(maker, x));
+                let sum = plus(maker, fed, x);
+                let attended = attended(maker, seen);
+                maker.like(&name, "ADD", OpParams::default(), &[sum, attended])
+            }
+            Sum::FeedAttentionStream => {
+                let (fed, attended) = (fed(maker), attended(maker, seen));
+                let sum = plus(maker, fed, attended);
+                let x = wanted(maker, x);
+                maker.like(&name, "ADD", OpParams::default(), &[sum, x])
+            }
+            Sum::AttentionFeedStream => {
+                let (attended, fed) = (attended(maker, seen), fed(maker));
+                let sum = plus(maker, attended, fed);
+                let x = wanted(maker, x);
+                maker.like(&name, "ADD", OpParams::default(), &[sum, x])
+            }
+        };
     }
-    if beside {
-        let fed = layer.feed.as_ref().map(|feed| maker.feed(feed, feed_input));
-        return [attended, fed].into_iter().flatten().fold(x, |sum, part| added(maker, &name, None, part, sum));
-    }
-    let middle = attended.map_or(x, |attended| added(maker, &name, layer.attention_post.as_ref(), attended, x));
+    let attended = seen.map(|seen| attended(maker, seen));
+    let attended = attended.map(|attended| maker.norm_or_not(layer.attention_post.as_ref(), attended));
+    let x = wanted(maker, x);
+    let middle = attended.map_or(x, |attended| added(maker, &name, None, attended, x));
     let Some(feed) = &layer.feed else { return middle };
     let input = maker.norm_or_not(layer.feed_norm.as_ref(), middle);
     let fed = maker.feed(feed, input);

@@ -1,6 +1,6 @@
 //! The numbers of a model that decide its operations.
 
-use super::conventions::{Conventions, Rotation};
+use super::conventions::{Alibi, Conventions, Rotation};
 use super::file::{ModelError, ModelFile};
 use aie_ops::OpParams;
 
@@ -33,6 +33,10 @@ pub struct Hyper {
     pub logit_scale: Option<f32>,
     /// Tokens of a sliding window.
     pub window: Option<usize>,
+    /// How far scores of distant tokens are lowered at most (ALiBi); 0: not at all.
+    pub alibi: f32,
+    /// What queries, keys and values are kept between: this and its negative.
+    pub clamp: Option<f32>,
 }
 
 /// Numbers of attention in one layer.
@@ -67,9 +71,9 @@ impl Hyper {
             epsilon: if mean { plain.or(rms) } else { rms.or(plain) }.unwrap_or(1e-5),
             mean,
             rope: rope(file, conventions, context),
-            attention_scale: file.real("attention.scale").filter(|scale| *scale != 0.0),
-            attention_cap: file.real("attn_logit_softcapping").filter(|cap| *cap != 0.0 && conventions.bounded),
-            logit_cap: file.real("final_logit_softcapping").filter(|cap| *cap != 0.0 && conventions.bounded),
+            attention_scale: attention_scale(file, conventions, width),
+            attention_cap: file.real("attn_logit_softcapping").filter(|cap| *cap != 0.0 && conventions.bounded_scores),
+            logit_cap: file.real("final_logit_softcapping").filter(|cap| *cap != 0.0 && conventions.bounded_logits),
             embedding_scale: match conventions.embedding_by_width {
                 true => Some((width as f32).sqrt()),
                 false => file.real("embedding_scale").filter(not_one),
@@ -80,7 +84,41 @@ impl Hyper {
                 false => scale,
             }),
             window: file.integer("attention.sliding_window").filter(|window| *window > 0),
+            alibi: match conventions.alibi {
+                Alibi::None => 0.0,
+                Alibi::Fixed(bias) => bias,
+                Alibi::InFile => file.real("attention.max_alibi_bias").unwrap_or(0.0),
+            },
+            clamp: file.real("attention.clamp_kqv").filter(|bound| *bound > 0.0 && conventions.clamped),
         })
+    }
+
+    /// The window of `layer`, if it has one, and how it rotates.
+    pub fn reach(
+        &self,
+        file: &ModelFile,
+        conventions: &Conventions,
+        layer: usize,
+    ) -> (Option<usize>, Option<OpParams>) {
+        const PATTERN: &str = "attention.sliding_window_pattern";
+        let Some((windows, window)) = conventions.windows.zip(self.window) else { return (None, self.rope) };
+        let every = file.integer(PATTERN).unwrap_or(windows.every);
+        let has_one = file.flag_of_layer(PATTERN, layer).unwrap_or(every == 0 || layer % every + 1 < every);
+        if !has_one {
+            return (None, self.rope.filter(|_| windows.all_rotate));
+        }
+        let rope = self.rope.map(|mut rope| {
+            let real = |value: f32| value.to_bits().cast_signed();
+            if let Some(base) = file.real("rope.freq_base_swa").or(windows.base) {
+                rope.0[5] = real(base);
+            }
+            // A base of their own comes with positions that are not scaled.
+            if windows.base.is_some() {
+                rope.0[6] = real(1.0);
+            }
+            rope
+        });
+        (Some(window), rope)
     }
 
     /// The heads of `layer`.
@@ -96,6 +134,19 @@ impl Hyper {
         let key_size = file.integer("attention.key_length").unwrap_or(size);
         Ok(Heads { queries, keys, key_size, value_size: file.integer("attention.value_length").unwrap_or(size) })
     }
+}
+
+/// The factor of the scores, when it is not one over the root of a head's size.
+fn attention_scale(file: &ModelFile, conventions: &Conventions, width: usize) -> Option<f32> {
+    let heads = file.of_layer("attention.head_count", 0).filter(|heads| *heads > 0)?;
+    let size = (width / heads) as f32;
+    if conventions.divided_by_size {
+        return Some(1.0 / size);
+    }
+    if conventions.scaled_by_width.is_some() && conventions.scaled_by_width == file.integer("block_count") {
+        return Some(1.0 / size.sqrt());
+    }
+    file.real("attention.scale").filter(|scale| *scale != 0.0)
 }
 
 /// ROPE's parameters as `ggml_rope_ext` packs them.

@@ -8,9 +8,12 @@ pub mod allocation;
 pub mod arena;
 pub mod block;
 pub mod conventions;
+#[cfg(test)]
+mod families;
 pub mod file;
 pub mod graph;
 pub mod hyper;
+pub mod kind;
 pub mod parts;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -3,10 +3,11 @@
 //! The names are llama.cpp's (gguf-py's `constants.py`): `blk.7.attn_q.weight`. Every part is looked for in every layer, whatever the
 //! family is. Tensors that no part took are [`Model::unknown`].
 
-use super::conventions::Conventions;
+use super::conventions::{CHECKED, Conventions};
 use super::file::{ModelError, ModelFile};
 use super::hyper::{Heads, Hyper};
-use aie_ops::Tensor;
+use super::kind::other;
+use aie_ops::{OpParams, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A tensor with its name.
@@ -29,11 +30,13 @@ pub struct Linear {
     pub bias: Option<Weight>,
 }
 
-/// Weights of a norm.
+/// A norm.
 #[derive(Debug, Clone)]
 pub struct Norm {
+    /// As the file calls it, or would.
+    pub name: String,
     /// Factors.
-    pub weight: Weight,
+    pub weight: Option<Weight>,
     /// Addends.
     pub bias: Option<Weight>,
 }
@@ -90,6 +93,10 @@ pub struct Layer {
     pub feed: Option<Feed>,
     /// Behind it, before it is added.
     pub feed_post: Option<Norm>,
+    /// How many tokens attention sees, where it does not see all.
+    pub window: Option<usize>,
+    /// How queries and keys are rotated.
+    pub rope: Option<OpParams>,
 }
 
 /// A model, as far as it is known.
@@ -107,6 +114,8 @@ pub struct Model {
     pub embedding: Weight,
     /// Vectors of the positions.
     pub positions: Option<Weight>,
+    /// Before the first layer.
+    pub embedding_norm: Option<Norm>,
     /// Its layers.
     pub layers: Vec<Layer>,
     /// Before the last product.
@@ -117,6 +126,8 @@ pub struct Model {
     pub frequencies: Option<Weight>,
     /// Names of tensors that no operation of the graph reads, with a `*` for the layer, and in how many layers.
     pub unknown: BTreeMap<String, usize>,
+    /// What the model has that makes its graph one of another kind: experts, recurrent layers, an encoder.
+    pub other: Option<String>,
     /// Bytes of all tensors, and of those that are unknown.
     pub bytes: usize,
     /// Bytes of those that are unknown.
@@ -126,6 +137,7 @@ pub struct Model {
 /// A file of which parts are taken.
 struct Finder<'a> {
     file: &'a ModelFile,
+    conventions: Conventions,
     taken: BTreeSet<String>,
 }
 
@@ -144,7 +156,13 @@ impl Finder<'_> {
 
     fn norm(&mut self, name: &str) -> Option<Norm> {
         let weight = self.weight(format!("{name}.weight")).or_else(|| self.weight(name.to_owned()))?;
-        Some(Norm { weight, bias: self.weight(format!("{name}.bias")) })
+        Some(Norm { name: name.to_owned(), weight: Some(weight), bias: self.weight(format!("{name}.bias")) })
+    }
+
+    /// The norm of a family whose norms may have no weights.
+    fn main_norm(&mut self, name: &str) -> Option<Norm> {
+        let bare = || Norm { name: name.to_owned(), weight: None, bias: None };
+        if self.conventions.bare_norms { Some(bare()) } else { self.norm(name) }
     }
 
     fn attention(&mut self, block: &str, heads: Heads) -> Option<Attention> {
@@ -182,9 +200,14 @@ impl Finder<'_> {
         Some(Feed { gate: unscaled("gate"), up, down })
     }
 
-    fn layer(&mut self, index: usize, heads: Option<Heads>) -> Layer {
+    fn layer(&mut self, index: usize, hyper: &Hyper) -> Layer {
         let block = format!("blk.{index}");
-        let mut named = |part: &str| self.norm(&format!("{block}.{part}"));
+        let heads = hyper.heads(self.file, index).ok();
+        let (window, rope) = hyper.reach(self.file, &self.conventions, index);
+        let mut named = |part: &str| match part {
+            "attn_norm" | "ffn_norm" => self.main_norm(&format!("{block}.{part}")),
+            _ => self.norm(&format!("{block}.{part}")),
+        };
         let (norm, second_norm) = (named("attn_norm"), named("attn_norm_2"));
         let (mut attention_post, mut feed_norm) = (named("post_attention_norm"), named("ffn_norm"));
         let feed_post = named("post_ffw_norm");
@@ -200,6 +223,8 @@ impl Finder<'_> {
             feed_norm,
             feed: self.feed(&block),
             feed_post,
+            window,
+            rope,
         }
     }
 }
@@ -219,21 +244,26 @@ impl Model {
     /// # Errors
     /// [`ModelError`].
     pub fn find(file: &ModelFile) -> Result<Self, ModelError> {
-        let conventions = Conventions::of(&file.architecture);
-        let hyper = Hyper::read(file, &conventions)?;
-        let mut finder = Finder { file, taken: BTreeSet::new() };
         let unknown =
             |reason: &str| ModelError::Unknown { architecture: file.architecture.clone(), reason: reason.to_owned() };
+        let conventions = Conventions::of_model(&file.architecture, file.required("block_count")?);
+        let conventions = conventions.map_err(|reason| unknown(&reason))?;
+        let hyper = Hyper::read(file, &conventions)?;
+        let mut finder = Finder { file, conventions, taken: BTreeSet::new() };
         let embedding = finder.weight("token_embd.weight".into()).ok_or_else(|| unknown("no token_embd.weight"))?;
         let positions = finder.weight("position_embd.weight".into());
-        let layers: Vec<Layer> =
-            (0..hyper.layers).map(|layer| finder.layer(layer, hyper.heads(file, layer).ok())).collect();
+        // llama.cpp calls it a tensor of layer 0, without saying so in its name.
+        let embedding_norm = finder.norm("token_embd_norm");
+        let layers: Vec<Layer> = (0..hyper.layers).map(|layer| finder.layer(layer, &hyper)).collect();
         if layers.iter().all(|layer| layer.attention.is_none() && layer.feed.is_none()) {
+            if let Some(other) = other(file) {
+                return Err(unknown(&format!("it has {other}")));
+            }
             return Err(unknown(
                 "no layer has attn_q, attn_k, attn_v (or attn_qkv) and attn_output, or ffn_up and ffn_down",
             ));
         }
-        let output_norm = finder.norm("output_norm");
+        let output_norm = finder.main_norm("output_norm");
         let tied = || Linear { weight: embedding.clone(), scale: None, bias: None };
         let output = finder.linear("output").unwrap_or_else(tied);
         // Where there are two, the short ones hold up to the context of the training.
@@ -252,11 +282,13 @@ impl Model {
             hyper,
             embedding,
             positions,
+            embedding_norm,
             layers,
             output_norm,
             output,
             frequencies: frequencies.into_iter().flatten().next(),
             unknown: left,
+            other: other(file),
             bytes: file.bytes(),
             unknown_bytes,
         })
@@ -265,10 +297,21 @@ impl Model {
     /// What was assumed or left out, in words: what is below is right as far as these are.
     pub fn reservations(&self) -> Vec<String> {
         let mut found = Vec::new();
+        if let Some(other) = &self.other {
+            found.push(format!("the model has {other}, whose operations are missing below"));
+        }
         if !self.conventions.known {
             found.push(format!(
-                "the architecture {} is not listed here: rotation by halves (NeoX), SwiGLU and norms by its numbers are assumed",
-                self.architecture
+                "explained like llama, not checked for {family}: the architecture {family} is not listed here; rotation by halves \
+                 (NeoX), SwiGLU and norms by its numbers are assumed",
+                family = self.architecture
+            ));
+        } else if !self.conventions.checked {
+            found.push(format!(
+                "explained like llama, not checked for {family}: its rotation, norms and activation are known, and nobody compared \
+                 its graph with llama.cpp's; checked are {}",
+                CHECKED.join(", "),
+                family = self.architecture,
             ));
         }
         if !self.unknown.is_empty() {
@@ -290,7 +333,9 @@ impl Model {
                 self.layers.len()
             ));
         }
-        if let Some(window) = self.hyper.window {
+        if let Some(window) = self.hyper.window
+            && self.conventions.windows.is_none()
+        {
             found.push(format!("a sliding window of {window} tokens is counted as whole attention"));
         }
         found
@@ -298,6 +343,6 @@ impl Model {
 
     /// Whether every tensor of the model has its place in the graph.
     pub fn is_whole(&self) -> bool {
-        self.unknown.is_empty() && self.conventions.known
+        self.unknown.is_empty() && self.conventions.checked && self.other.is_none()
     }
 }

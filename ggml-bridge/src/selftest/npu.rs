@@ -1,5 +1,6 @@
 //! The NPU of a self-test, and everything else that its outcome depends on.
 
+use aie_driver_xdna::discovery::FoundNpu;
 use aie_driver_xdna::route::Route;
 use aie_driver_xdna::{SCHEME, XdnaDriver, sysfs};
 use aie_hal::{ArchRegistry, Device, DeviceUri, Driver, DriverError};
@@ -48,8 +49,16 @@ impl Npu {
             reason: "it is no longer there".into(),
             available: inventory.npus.iter().map(|npu| format!("{SCHEME}://{}", npu.id)).collect::<Vec<_>>().join(", "),
         })?;
+        Self::found(found, &info.arch)
+    }
+
+    /// An NPU of generation `arch` that was found, and need not be open.
+    ///
+    /// # Errors
+    /// As [`Npu::new`].
+    pub fn found(found: &FoundNpu, arch: &str) -> Result<Self, DriverError> {
         let conditions = Conditions {
-            arch: info.arch.clone(),
+            arch: arch.to_owned(),
             npu: found.name.clone(),
             firmware: found.firmware.clone().unwrap_or_default(),
             driver: driver(),

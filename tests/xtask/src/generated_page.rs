@@ -26,7 +26,7 @@ impl GeneratedPage {
         if check {
             return self.compare(text);
         }
-        print!("{text}");
+        crate::output::put(format_args!("{text}"));
         Ok(())
     }
 

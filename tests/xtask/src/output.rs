@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::fmt::{Display, Write as _};
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 const LOG_WIDTH: u16 = 140;
@@ -71,7 +71,7 @@ impl Report {
             for problem in &self.problems {
                 let _ = writeln!(self.text, "{} {problem}", bad("problem:"));
             }
-            print!("{}{}", self.text, self.summary);
+            put(format_args!("{}{}", self.text, self.summary));
         }
         if count > 0 {
             bail!("{command}: {count} problem(s), listed above");
@@ -84,7 +84,7 @@ impl Report {
 pub fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
-    if !std::io::stdout().is_terminal() {
+    if !io::stdout().is_terminal() {
         // A log has no width of its own; long messages would make unreadable lines.
         table.set_width(LOG_WIDTH);
     }
@@ -101,10 +101,38 @@ pub fn table(header: &[&str]) -> Table {
 
 /// Prints a value as indented JSON on standard output.
 pub fn json<T: Serialize>(value: &T) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, value)?;
-    writeln!(out)?;
+    put(format_args!("{}\n", serde_json::to_string_pretty(value)?));
     Ok(())
+}
+
+/// A line on standard output, as `println!`; see [`put`].
+#[macro_export]
+macro_rules! say {
+    ($($argument:tt)*) => {
+        $crate::output::put(format_args!("{}\n", format_args!($($argument)*)))
+    };
+}
+
+/// What a shell says of a program that a closed pipe has ended: 128 and the number of SIGPIPE.
+const PIPE_CLOSED: i32 = 141;
+
+/// Prints on standard output. When nobody reads it any more (`| head`), the program ends without a word.
+pub fn put(text: std::fmt::Arguments<'_>) {
+    let mut out = io::stdout().lock();
+    match written(&mut out, text) {
+        Ok(true) => {}
+        Ok(false) => std::process::exit(PIPE_CLOSED),
+        Err(cause) => panic!("cannot write to standard output: {cause}"),
+    }
+}
+
+/// Whether somebody reads `out`.
+fn written(out: &mut impl Write, text: std::fmt::Arguments<'_>) -> io::Result<bool> {
+    match out.write_fmt(text).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(cause) => Err(cause),
+    }
 }
 
 /// `ok` in green or `FAIL` in red on a terminal, plain elsewhere.
@@ -123,7 +151,7 @@ pub fn bad(text: &str) -> String {
 }
 
 fn painted(text: &str, colour: &str) -> String {
-    if std::io::stdout().is_terminal() && Environment::process().get(&NO_COLOR).is_none() {
+    if io::stdout().is_terminal() && Environment::process().get(&NO_COLOR).is_none() {
         format!("\u{1b}[{colour}m{text}\u{1b}[0m")
     } else {
         text.to_owned()
@@ -149,4 +177,23 @@ pub fn on_or_off(on: bool) -> &'static str {
 /// A count, or a dash where there is none.
 pub fn count<T: Display>(count: Option<T>) -> String {
     count.map_or_else(|| "-".to_owned(), |count| count.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_pipe_is_no_error() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        assert!(written(&mut writer, format_args!("read")).unwrap());
+        drop(reader);
+        assert!(!written(&mut writer, format_args!("unread")).unwrap());
+    }
+
+    #[test]
+    fn other_errors_are_errors() {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+        assert!(written(&mut full.unwrap(), format_args!("too much")).is_err());
+    }
 }

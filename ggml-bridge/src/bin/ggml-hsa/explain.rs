@@ -24,9 +24,9 @@ use std::process::ExitCode;
 
 Of the file only names, types, shapes and numbers are read. Nothing runs, and no kernel is compiled but those that take milliseconds,
 which are not kept. The plan is made by the code that makes it in a run; that the graph is llama.cpp's is checked for a number of
-families, and what is not known of a model is said. Times are sums of published costs of others: nothing was measured on an NPU.
+families, and for others a note says that it was not. Models of experts, with recurrent layers and encoders are refused. Times are sums of published costs of others: nothing was measured on an NPU.
 
-Exit code: 0 when the whole model is explained, 1 when parts of it are not known, 2 when the command line, the model or the device
+Exit code: 0 when the whole model is explained, 1 when parts of it or its family were not checked or are not known, 2 when the command line, the model or the device
 cannot be used.")]
 pub struct ExplainArguments {
     #[command(flatten)]
@@ -77,6 +77,14 @@ pub fn run(arguments: &ExplainArguments) -> ExitCode {
 fn explained(arguments: &ExplainArguments) -> Result<Explanation, String> {
     let environment = Environment::process();
     let Opened { model, device, config } = arguments.subject.open(environment)?;
+    if let Some(other) = &model.other {
+        return Err(format!(
+            "{}: {} is not explained: it has {other}. Models of dense layers with attention are; what this one does is in the \
+             statistics of a run: GGML_HSA_STATS=FILE ggml-hsa run llama-bench -m MODEL.gguf",
+            arguments.subject.model.display(),
+            model.architecture
+        ));
+    }
     let stores = KernelStores::foreseeing(&config, environment);
     let store = stores.of(&*device).map_err(|cause| cause.to_string())?;
     let question = Question {

@@ -43,7 +43,7 @@ pub(super) fn bars(page: &mut Markup, title: &str, bars: &[Bar]) {
                 "rect",
                 &[("x", &NAMES), ("y", &top), ("width", &length), ("height", &(ROW - 5)), ("class", &class)],
             );
-            let said = format!("{:.1} %   {}", 100.0 * share(bar), bar.said);
+            let said = format!("{:.1} %, {}", 100.0 * share(bar), bar.said);
             svg.leaf("text", &[("x", &(NAMES + LENGTH + 8)), ("y", &base)], &said);
         }
     });

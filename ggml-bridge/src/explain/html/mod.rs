@@ -16,9 +16,9 @@ use std::fmt::Display;
 /// What the page looks like.
 const STYLE: &str = "
 :root { color-scheme: light dark; --ink: #1b2026; --faint: #5d6873; --paper: #fff; --line: #d4dae0; --panel: #f5f7f9;
-  --c0: #2f6fb3; --c1: #c7622b; --c2: #3c8a4e; --c3: #8a55a8; --c4: #a88a1d; --c5: #b34a6b; --c6: #2b8c93; --c7: #6b7280; --host: #9aa4ae; }
+  --c0: #2f6fb3; --c1: #c7622b; --c2: #3c8a4e; --c3: #8a55a8; --c4: #a88a1d; --c5: #b34a6b; --c6: #2b8c93; --c7: #8a5a34; --host: #9aa4ae; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e3e8ed; --faint: #98a4b0; --paper: #14181c; --line: #39424b; --panel: #1d2329;
-  --c0: #6aa5e6; --c1: #ec9560; --c2: #72c386; --c3: #bf92dc; --c4: #d9bd5a; --c5: #e5839f; --c6: #63c2c9; --c7: #a3abb5; --host: #59636d; } }
+  --c0: #6aa5e6; --c1: #ec9560; --c2: #72c386; --c3: #bf92dc; --c4: #d9bd5a; --c5: #e5839f; --c6: #63c2c9; --c7: #cfa27c; --host: #59636d; } }
 body { font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 1100px; margin: 2em auto; padding: 0 1em; }
 h1 { font-size: 1.5em; margin-bottom: .2em; } h2 { font-size: 1.25em; border-top: 1px solid var(--line); padding-top: 1em; margin-top: 2em; }
 h3 { font-size: 1.02em; margin: 1.6em 0 .4em; } p { margin: .4em 0; } .faint { color: var(--faint); } .note { background: var(--panel);
@@ -30,7 +30,8 @@ svg { max-width: 100%; height: auto; } svg text { fill: var(--ink); font: 12px s
 .track { fill: var(--panel); } .c0 { fill: var(--c0); } .c1 { fill: var(--c1); } .c2 { fill: var(--c2); } .c3 { fill: var(--c3); }
 .c4 { fill: var(--c4); } .c5 { fill: var(--c5); } .c6 { fill: var(--c6); } .c7 { fill: var(--c7); } .host { fill: var(--host); }
 .free { fill: var(--panel); stroke: var(--line); } .moves { opacity: .45; } .grids { display: flex; flex-wrap: wrap; gap: 1.2em; }
-.grid { width: 15em; font-size: 12px; overflow-wrap: anywhere; } .key { display: inline-block; width: .8em; height: .8em; margin-right: .4em; }
+.grid { width: 15em; font-size: 12px; overflow-wrap: anywhere; } .key { width: .8em; height: .8em; margin-right: .4em; }
+ul.plain { list-style: none; padding: 0; }
 ";
 
 /// Operations shown in a picture; the others are one bar.
@@ -54,6 +55,18 @@ pub fn page(explanation: &Explanation) -> String {
         });
     });
     page.finish()
+}
+
+/// The colour of a configuration, before its name.
+fn key(page: &mut Markup, configuration: usize) {
+    swatch(page, &format!("c{}", configuration % 8));
+}
+
+/// A square in the colour of a class.
+fn swatch(page: &mut Markup, class: &str) {
+    page.element("svg", &[("class", &"key"), ("viewBox", &"0 0 10 10"), ("role", &"presentation")], |svg| {
+        svg.void("rect", &[("width", &10), ("height", &10), ("class", &class)]);
+    });
 }
 
 fn paragraph(page: &mut Markup, text: &dyn Display) {
@@ -90,7 +103,7 @@ fn memory(page: &mut Markup, explanation: &Explanation) {
 }
 
 fn of_pass(page: &mut Markup, pass: &Pass, explanation: &Explanation) {
-    page.leaf("h2", &[], &format!("{}: {} tokens, {} keys", pass.name, pass.tokens, pass.keys));
+    page.leaf("h2", &[], &format!("{}: {}, {} keys", pass.name, tokens(pass.tokens), pass.keys));
     paragraph(
         page,
         &format!(
@@ -153,6 +166,10 @@ fn time(page: &mut Markup, pass: &Pass) {
         "Predicted time by operation, a command with each dispatch",
         &by_operation.iter().map(bar).collect::<Vec<_>>(),
     );
+}
+
+fn tokens(count: usize) -> String {
+    if count == 1 { "1 token".to_owned() } else { format!("{count} tokens") }
 }
 
 fn megabytes(bytes: u64) -> String {

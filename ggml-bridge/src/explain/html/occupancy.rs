@@ -54,16 +54,18 @@ pub(super) fn occupancy(page: &mut Markup, pass: &Pass, columns: usize, rows: us
         }
     });
     if !others.is_empty() {
-        page.element("ul", &[("class", &"faint")], |page| {
+        page.element("ul", &[("class", &"faint plain")], |page| {
             for (index, configuration) in others {
                 let why = configuration.tiles_unknown.as_deref().unwrap_or_default();
                 let kernels: Vec<&str> = configuration.kernels.iter().map(String::as_str).collect();
                 let dispatches = configuration.dispatches;
-                page.leaf(
-                    "li",
-                    &[],
-                    &format!("Configuration {index}: {dispatches} dispatches of {}: {why}", kernels.join(", ")),
-                );
+                page.element("li", &[], |item| {
+                    super::key(item, index);
+                    item.text(&format!(
+                        "Configuration {index}: {dispatches} dispatches of {}: {why}",
+                        kernels.join(", ")
+                    ));
+                });
             }
         });
     }

@@ -36,12 +36,13 @@ pub(super) fn strip(page: &mut Markup, pass: &Pass) {
         "p",
         &[("class", &"faint")],
         &format!(
-            "A square is a command: grey is a host call, a colour is a configuration of the array (PDI). Colours repeat after eight; the \
-             chain and the names are in the tooltip. Dispatches of one colour next to each other can be joined. {} stretches, {} chains.",
+            "A square is a command; the chain and the names are in the tooltip. Dispatches of one colour next to each other can be joined. \
+             {} stretches, {} chains.",
             pass.sequence.len(),
             pass.chains
         ),
     );
+    legend(page, pass);
     let view = format!("0 0 {WIDTH} {}", y + ROW);
     page.element("svg", &[("viewBox", &view), ("width", &WIDTH), ("role", &"img")], |svg| {
         svg.leaf("title", &[], &"Commands in the order of the queue");
@@ -71,5 +72,21 @@ pub(super) fn strip(page: &mut Markup, pass: &Pass) {
                 }
             });
         }
+    });
+}
+
+/// What the colours stand for.
+fn legend(page: &mut Markup, pass: &Pass) {
+    page.element("p", &[("class", &"faint legend")], |page| {
+        super::swatch(page, "host");
+        page.text(&"host call ");
+        for index in 0..pass.configurations.len().min(8) {
+            super::key(page, index);
+            page.text(&format!("configuration {index} "));
+        }
+        page.text(&match pass.configurations.len() {
+            0..=8 => "of the array (PDI); what each computes is listed below",
+            _ => "of the array (PDI), and again from 8 on; what each computes is listed below",
+        });
     });
 }

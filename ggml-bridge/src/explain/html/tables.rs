@@ -54,11 +54,14 @@ pub(super) fn kernels(page: &mut Markup, pass: &Pass) {
     table(page, &["kernel", "who has or makes it", "from", "configuration", "dispatches"], |page| {
         for operation in pass.operations.iter().filter(|operation| operation.array > 0) {
             page.element("tr", &[("class", &"kernel")], |row| {
-                row.leaf("td", &[("class", &"name")], &operation.shape);
-                row.leaf("td", &[], &operation.kernel.as_deref().unwrap_or("unknown"));
-                row.leaf("td", &[], &operation.from.as_deref().unwrap_or("unknown"));
                 let has = |kernels: &std::collections::BTreeSet<String>| kernels.contains(&operation.shape);
                 let index = pass.configurations.iter().position(|configuration| has(&configuration.kernels));
+                row.element("td", &[("class", &"name")], |cell| {
+                    index.iter().for_each(|index| super::key(cell, *index));
+                    cell.text(&operation.shape);
+                });
+                row.leaf("td", &[], &operation.kernel.as_deref().unwrap_or("unknown"));
+                row.leaf("td", &[], &operation.from.as_deref().unwrap_or("unknown"));
                 number(row, "configuration", &index.map_or_else(|| "unknown".to_owned(), |index| index.to_string()));
                 number(row, "dispatches", &operation.array);
             });

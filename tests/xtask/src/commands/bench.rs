@@ -100,7 +100,7 @@ pub fn run(args: &BenchArgs, options: &Options) -> Result<()> {
         page::write(&figures)?;
     }
     if args.markdown {
-        print!("{}", page::markdown(&figures));
+        output::put(format_args!("{}", page::markdown(&figures)));
         return Ok(());
     }
     let mut report = Report::default();

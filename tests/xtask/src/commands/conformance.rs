@@ -57,11 +57,11 @@ pub fn run(args: &ConformanceArgs, options: &Options) -> Result<()> {
             machine.kernel,
             machine.machine.as_ref().map_or_else(String::new, |machine| format!(" ({machine})"))
         );
-        println!("{place}:");
+        crate::say!("{place}:");
         run_suite(name, simulation.command(&testbed, &program), args).context(place)?;
         let report = simulation.report()?;
         simulation.nothing_open(&report)?;
-        println!("{}", report.summary());
+        crate::say!("{}", report.summary());
     }
     Ok(())
 }

@@ -106,23 +106,23 @@ pub fn run(args: &DemoArgs, options: &Options) -> Result<()> {
         let (text, seconds) = (finished.stdout.trim_end(), finished.elapsed.as_secs_f64());
         output::json(&Report { text, seconds, device, store: &stats.store, kernel: kernel.clone() })?;
     } else {
-        println!("{}\n{}", device.operation_table(), device.summary_table());
-        println!(
+        crate::say!("{}\n{}", device.operation_table(), device.summary_table());
+        crate::say!(
             "{} operations ran on the array, {} on the host, in {} s on this machine's CPU (simulated device)",
             device.array(),
             device.host(),
             output::seconds(finished.elapsed)
         );
         if session.emulated.is_some() {
-            println!("{}", device.work.summary(device.counters.bundles));
-            println!("{} bundles per graph", device.counters.bundles / device.graphs.computed.max(1));
+            crate::say!("{}", device.work.summary(device.counters.bundles));
+            crate::say!("{} bundles per graph", device.counters.bundles / device.graphs.computed.max(1));
         }
-        println!("{}", stats.store.summary());
+        crate::say!("{}", stats.store.summary());
         if stats.store.compiled == 0 {
-            println!("nothing was compiled: all kernels existed already");
+            crate::say!("nothing was compiled: all kernels existed already");
         }
         if let Some(kernel) = &kernel {
-            println!("{}", kernel.summary());
+            crate::say!("{}", kernel.summary());
         }
     }
     if let [first, rest @ ..] = &device.damaged_kernels()[..] {
@@ -137,13 +137,13 @@ pub fn run(args: &DemoArgs, options: &Options) -> Result<()> {
     if session.emulated.is_some() {
         let compared = machine_code(&request, &session, &device.work, &finished.stdout)?;
         if !options.json {
-            println!("the first {compared} tokens are those of the reference kernels");
+            crate::say!("the first {compared} tokens are those of the reference kernels");
         }
     }
     if kernel.is_some() {
         same_as_mock(&request, &session, &finished.stdout)?;
         if !options.json {
-            println!("the text is that of the simulated device without ROCR, byte for byte");
+            crate::say!("the text is that of the simulated device without ROCR, byte for byte");
         }
     }
     Ok(())

@@ -120,6 +120,11 @@ fn broken(machine: &Machine, case: &Case) -> Result<String> {
             let command = machine.runnable(named["mend"].as_str().unwrap_or_default(), begin)?;
             (machine.doctor(&variables, &format!("{}\n{command}", case.before))?.0, command)
         }
+        Mend::Limits => {
+            let login = machine.login(named["mend"].as_str().unwrap_or_default())?;
+            let report = machine.doctor(&variables, &format!("{}\n{login}", case.before))?.0;
+            (report, login)
+        }
         Mend::Files(mend) => {
             mend(machine.folder())?;
             (machine.doctor(&variables, "")?.0, "files".to_owned())

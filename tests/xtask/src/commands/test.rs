@@ -183,7 +183,7 @@ pub fn run(args: &TestArgs, options: &Options) -> Result<ExitCode> {
     if options.json {
         eprintln!("{line}");
     } else {
-        println!("{line}");
+        crate::say!("{line}");
     }
     Ok(if rows.iter().all(|row| row.ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -210,7 +210,7 @@ fn list(stages: &[&Stage]) {
     for stage in stages {
         table.add_row([stage.name.to_owned(), about(stage), shown(stage)]);
     }
-    println!("{table}");
+    crate::say!("{table}");
 }
 
 /// What a stage checks: for our own commands the first line of their help.
@@ -289,9 +289,9 @@ fn print(rows: &[Row]) {
     }
     let total: f64 = rows.iter().map(|row| row.seconds).sum();
     table.add_row(["all".to_owned(), output::seconds(Duration::from_secs_f64(total)), String::new()]);
-    println!("\n{table}");
+    crate::say!("\n{table}");
     for row in rows.iter().filter(|row| !row.ok) {
-        println!("{} {}; repeat it with: {}", output::bad("failed:"), row.stage, row.command);
+        crate::say!("{} {}; repeat it with: {}", output::bad("failed:"), row.stage, row.command);
     }
 }
 

@@ -55,10 +55,10 @@ pub fn run(args: &TestbedArgs, options: &Options) -> Result<()> {
     for (name, version) in &stamp.packages {
         table.add_row([name, version]);
     }
-    println!("{table}");
-    println!("testbed: {} (Debian {}, {})", testbed.dir.display(), stamp.suite, stamp.architecture);
+    crate::say!("{table}");
+    crate::say!("testbed: {} (Debian {}, {})", testbed.dir.display(), stamp.suite, stamp.architecture);
     if let Some(model) = model {
-        println!("model:   {}", model.display());
+        crate::say!("model:   {}", model.display());
     }
     Ok(())
 }

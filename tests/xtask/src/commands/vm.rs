@@ -101,8 +101,8 @@ fn prepare(args: &PrepareArgs, options: &Options) -> Result<()> {
     for name in ["qemu-system-x86", "busybox-static"] {
         table.add_row([name, stamp.packages.get(name).map_or("-", String::as_str), ""]);
     }
-    println!("{table}");
-    println!(
+    crate::say!("{table}");
+    crate::say!(
         "{}: {} MB downloaded, {} MB of it stored, in {} s",
         parts.dir.display(),
         megabytes(stamp.downloaded_bytes),

@@ -48,7 +48,7 @@ pub struct DoctorArguments {
     /// The libggml-hsa.so to check, or a folder that has it [default: the one that `ggml-hsa run` uses]
     #[arg(long, value_name = "PATH")]
     library: Option<PathBuf>,
-    /// Write the report, versions and the kernel calls of opening each NPU to a file, for a bug report
+    /// Write the report, versions, what self-tests have found and the kernel calls of opening each NPU to a file, for a bug report
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Repeat the kernel calls of a record on a simulated NPU and list the answers that differ

@@ -8,6 +8,10 @@ use super::privacy::Redactor;
 use aie_driver_xdna::direct;
 use aie_driver_xdna::discovery::FoundNpu;
 use aie_driver_xdna::sysfs::{self, PciDevice};
+use aie_jit_native::kernels::FAMILIES;
+use ggml_hsa::selftest::Outcome;
+use ggml_hsa::selftest::npu::Npu;
+use ggml_hsa::selftest::record::Record as Kept;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
@@ -29,9 +33,9 @@ pub struct Record {
     pub findings: Vec<RecordedFinding>,
     /// The NPUs.
     pub npus: Vec<RecordedNpu>,
-    /// The results of `ggml-hsa selftest`, once there are any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub selftest: Option<serde_json::Value>,
+    /// What the self-tests of these NPUs have found so far.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub selftest: Vec<RecordedTest>,
 }
 
 /// What the machine runs.
@@ -75,6 +79,21 @@ pub struct RecordedNpu {
     pub calls: Vec<String>,
 }
 
+/// A family of the library's own kernels on one NPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedTest {
+    /// The NPU's name.
+    pub npu: String,
+    /// The family.
+    pub family: String,
+    /// As `ggml-hsa selftest` says it: `right`, `wrong`, `hung`, `failed`; `untested`: nothing is known under this firmware, kernel and
+    /// library.
+    pub outcome: String,
+    /// Which node was not right, and what was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
 impl Record {
     /// Examines `machine`, whose report is `findings`, and opens its NPUs, unless nothing is to be opened.
     pub fn of(machine: &Machine, findings: &[Finding], redactor: &Redactor) -> Self {
@@ -100,7 +119,7 @@ impl Record {
             versions: Some(versions),
             findings: findings.iter().map(finding).collect(),
             npus: npus.iter().map(|npu| recorded(npu, &devices, machine, redactor)).collect(),
-            selftest: None,
+            selftest: npus.iter().flat_map(|npu| tested(npu, machine, redactor)).collect(),
         }
     }
 
@@ -123,6 +142,25 @@ impl Record {
             other => Err(io::Error::other(format!("its format is {other}, and this program reads {FORMAT}"))),
         }
     }
+}
+
+/// What is kept of the self-tests of `npu`. Nothing is tested: a kernel that hangs the NPU would change what is recorded.
+fn tested(npu: &FoundNpu, machine: &Machine, redactor: &Redactor) -> Vec<RecordedTest> {
+    let Some(arch) = &npu.arch else { return Vec::new() };
+    // A record makes no cache where there is none.
+    let cache = Some(&machine.config.cache).filter(|cache| cache.path().exists());
+    let known = Npu::found(npu, &arch.name).ok().zip(cache.and_then(|cache| Kept::open(cache).ok()));
+    let turn = known.as_ref().and_then(|(id, kept)| Some((id, kept.turn().ok()?)));
+    let families = FAMILIES.iter().filter(|family| family.is_for(arch));
+    families
+        .map(|family| {
+            let outcome = turn.as_ref().and_then(|(id, turn)| turn.outcome(id, family.name));
+            let word = outcome.as_ref().map_or("untested", Outcome::word).to_owned();
+            let reason = outcome.filter(|outcome| *outcome != Outcome::Right);
+            let reason = reason.map(|outcome| redactor.publish(&outcome.to_string()));
+            RecordedTest { npu: npu.name.clone(), family: family.name.to_owned(), outcome: word, reason }
+        })
+        .collect()
 }
 
 fn recorded(npu: &FoundNpu, devices: &[PciDevice], machine: &Machine, redactor: &Redactor) -> RecordedNpu {

@@ -1,6 +1,6 @@
 //! Plays a record against the simulated kernel device, so that a report from another machine becomes a test.
 
-use super::record::{Record, RecordedNpu};
+use super::record::{Record, RecordedNpu, RecordedTest};
 use crate::output::{Shade, complain, json, say, shaded};
 use aie_ops::ReferenceExecutor;
 use amdxdna_sim::replay::Recorded;
@@ -22,6 +22,8 @@ pub struct Replayed {
     pub machine: BTreeMap<&'static str, String>,
     /// Answers that differ.
     pub differences: Vec<Difference>,
+    /// What the self-test had found there, family by family.
+    pub selftest: Vec<RecordedTest>,
 }
 
 /// A call whose answer differs.
@@ -62,10 +64,16 @@ pub fn run(path: &Path, as_json: bool) -> ExitCode {
 /// # Errors
 /// A record that cannot be replayed, and why.
 pub fn all(record: &Record) -> Result<Vec<Replayed>, String> {
-    record.npus.iter().filter(|npu| !npu.calls.is_empty()).map(replayed).collect()
+    let opened = record.npus.iter().filter(|npu| !npu.calls.is_empty());
+    opened
+        .map(|npu| {
+            let tests = record.selftest.iter().filter(|test| test.npu == npu.name);
+            replayed(npu, tests.cloned().collect())
+        })
+        .collect()
 }
 
-fn replayed(npu: &RecordedNpu) -> Result<Replayed, String> {
+fn replayed(npu: &RecordedNpu, selftest: Vec<RecordedTest>) -> Result<Replayed, String> {
     let calls: Result<Vec<RecordedCall>, _> = npu.calls.iter().map(|line| line.parse()).collect();
     let calls = calls.map_err(|cause| cause.to_string())?;
     let arch = npu.generation.clone().ok_or("its generation is not in the record")?;
@@ -82,6 +90,7 @@ fn replayed(npu: &RecordedNpu) -> Result<Replayed, String> {
         calls: calls.len(),
         machine: machine.variables(&calls),
         differences: found.into_iter().map(difference).collect(),
+        selftest,
     })
 }
 
@@ -98,6 +107,23 @@ fn print(npu: &Replayed) {
         say(&format!("{:9}simulated `{simulated}`", ""));
     }
     say(&format!("{} differences", npu.differences.len()));
+    if !npu.selftest.is_empty() {
+        say(&tests_in_words(&npu.selftest));
+    }
+}
+
+/// Families by outcome, then what was wrong.
+fn tests_in_words(tests: &[RecordedTest]) -> String {
+    let mut by_outcome: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for test in tests {
+        by_outcome.entry(&test.outcome).or_default().push(&test.family);
+    }
+    let outcomes: Vec<String> =
+        by_outcome.iter().map(|(outcome, families)| format!("{outcome}: {}", families.join(", "))).collect();
+    let reasons = tests
+        .iter()
+        .filter_map(|test| Some(format!("\n{} is {}: {}", test.family, test.outcome, test.reason.as_ref()?)));
+    format!("its self-test, {}{}", outcomes.join("; "), reasons.collect::<String>())
 }
 
 #[cfg(test)]
@@ -133,6 +159,32 @@ mod tests {
         *line = format!("{} = EBUSY", line.split(" = ").next().unwrap());
         let replayed = all(&record).unwrap();
         assert!(replayed[0].differences.iter().any(|found| found.recorded.ends_with("= EBUSY")), "{replayed:?}");
+    }
+
+    #[test]
+    fn results_of_the_self_test_are_shown_with_their_npu() {
+        let (_, mut record) = records().remove(0);
+        let test = |npu: &str, family: &str, outcome: &str, reason: Option<&str>| RecordedTest {
+            npu: npu.to_owned(),
+            family: family.to_owned(),
+            outcome: outcome.to_owned(),
+            reason: reason.map(ToOwned::to_owned),
+        };
+        let npu = record.npus[0].name.clone();
+        record.selftest = vec![
+            test(&npu, "copy", "right", None),
+            test(&npu, "product", "wrong", Some("element 3 is 1 instead of 2")),
+            test(&npu, "norm", "right", None),
+            test("another NPU", "copy", "hung", None),
+        ];
+        let written = serde_json::to_string(&record).unwrap();
+        let record: Record = serde_json::from_str(&written).unwrap();
+        let replayed = all(&record).unwrap();
+        assert_eq!(replayed[0].selftest, record.selftest[..3]);
+        assert_eq!(
+            tests_in_words(&replayed[0].selftest),
+            "its self-test, right: copy, norm; wrong: product\nproduct is wrong: element 3 is 1 instead of 2"
+        );
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub enum Mend {
     Machine(Variables),
     /// The command in the mend that begins so is run.
     Command(&'static str),
+    /// The command in the mend writes a file of limits, and a login takes them over.
+    Limits,
     /// Files are changed as the mend says.
     Files(fn(&Path) -> Result<()>),
 }
@@ -180,14 +182,14 @@ pub const CASES: &[Case] = &[
         IN_ORDER,
     ),
     Case {
-        before: "ulimit -l 64",
+        // The limit that a program may raise by itself up to the machine's own.
+        before: "ulimit -S -l 64",
         ..warning(machine(
             "a small limit of lockable memory",
             &[],
             "memlock",
             ("may lock 65536 bytes", "memlock unlimited"),
-            // To the limit of whoever runs this; the unit tests have a machine whose limit is lifted.
-            IN_ORDER,
+            Mend::Limits,
         ))
     },
     machine(
@@ -255,12 +257,13 @@ pub const CASES: &[Case] = &[
         ("did you mean GGML_HSA_DEVICES", "unset GGML_HSA_DEVCIES"),
         UNSET,
     )),
+    // A generation that the library compiles kernels for by itself, which is what the mend turns on again.
     machine(
         "no kernels, and compiling is off",
-        &[("GGML_HSA_REFERENCE_KERNELS", "0"), ("GGML_HSA_JIT", "off")],
+        &[("AMDXDNA_SIM_DEVICES", "aie2"), ("GGML_HSA_REFERENCE_KERNELS", "0"), ("GGML_HSA_JIT", "off")],
         "open",
         ("does not get it", "unset GGML_HSA_JIT"),
-        Mend::Machine(&[]),
+        UNSET,
     ),
     setup(machine(
         "a directory of kernels that does not exist",

@@ -1,7 +1,7 @@
 //! The simulated machine, with the programs that are asked about it.
 
 use crate::process;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -61,6 +61,22 @@ impl Machine {
         let command = commands.find(|command| command.starts_with(begin));
         let command = command.with_context(|| format!("no command `{begin}...` in `{mend}`"))?;
         Ok(command.replace("=DIR", &format!("={}", self.folder.path().join("cache").display())))
+    }
+
+    /// What a login does that reads the file of limits which the mend's command writes, here into the folder: pam_limits sets both
+    /// limits, and who may not raise the machine's own comes as far as that.
+    pub fn login(&self, mend: &str) -> Result<String> {
+        const PLACE: &str = "sudo tee /etc/security/limits.d/70-npu.conf";
+        let command = self.runnable(mend, "printf ")?;
+        ensure!(command.ends_with(PLACE), "`{command}` does not end with `{PLACE}`");
+        let file = self.folder.path().join("70-npu.conf");
+        let written = command.replace(PLACE, &format!("cat > '{}'", file.display()));
+        let end = process::run(Command::new("sh").args(["-c", &written]), LIMIT)?;
+        ensure!(end.success(), "{written}: {}", end.describe());
+        let text = std::fs::read_to_string(&file)?;
+        let fields: Vec<&str> = text.split_whitespace().collect();
+        let ["*", "-", "memlock", limit] = fields[..] else { bail!("`{text}` is no line of limits for everybody") };
+        Ok(format!("ulimit -l {limit} 2>/dev/null || ulimit -S -l \"$(ulimit -H -l)\""))
     }
 
     /// What `ggml-hsa doctor --json` prints after the shell has run `before`, and its exit code.
