@@ -177,7 +177,7 @@ impl Blank {
     /// A feed-forward part without a gate.
     pub fn plain(&mut self, inner: usize, biases: bool) -> &mut Self {
         // Jais' inner size is not whole blocks.
-        let dtype = if inner % 32 == 0 { Q8_0 } else { F32 };
+        let dtype = if inner.is_multiple_of(32) { Q8_0 } else { F32 };
         let width = self.width;
         for block in self.blocks() {
             self.matrix(&format!("{block}.ffn_up"), width, inner);
