@@ -21,6 +21,8 @@ TESTS = Path(__file__).resolve().parent
 IRON = TESTS.parent
 DOUBLES = TESTS / "doubles"
 DESIGNS = TESTS / "designs"
+# Packages whose imports only the worker resolves. No package itself, so that unittest does not look for tests in it.
+PACKAGES = TESTS / "packages"
 # Long enough for a busy machine.
 SECONDS = 60
 

@@ -6,7 +6,7 @@ import subprocess
 import time
 import unittest
 
-from support import DESIGNS, IRON, SECONDS, TESTS, Case, Installation, Worker, request, tensor
+from support import DESIGNS, IRON, PACKAGES, SECONDS, Case, Installation, Worker, request, tensor
 
 import commands  # noqa: E402  (support sets its path)
 
@@ -178,7 +178,7 @@ class CompileTest(Case):
 
     def test_designs_that_return_specifications(self):
         installation = self.installation()
-        line = [str(installation.python), str(IRON / "worker.py"), "--kernels-dir", str(TESTS / "specified")]
+        line = [str(installation.python), str(IRON / "worker.py"), "--kernels-dir", str(PACKAGES / "specified")]
         worker = self.greeted(installation, line=line)
         for function in ("own_unbound", "own_bound", "own_alternatives"):
             self.assertEqual(worker.ask(function, self.work, source="ops.py", arch="aie2"), DONE, function)
