@@ -5,11 +5,13 @@
 use aie_hal::environment::Misnamed;
 use aie_hal::{Arch, ArchRegistry, Environment};
 use aie_jit_iron::configuration::{self, Document, KernelRequest, KernelSet, Problem, Rules};
+use aie_jit_iron::iron;
+use aie_jit_iron::pregeneration::simulation::{SIMULATOR, Simulated, Simulator, Verdict};
 use aie_jit_iron::pregeneration::{
     Deferred, Interruption, Options, OutputDirectory, Progress, Report, Status, generate, iron_compiler, plan,
     stats_file, write_hsacos, write_packs,
 };
-use aie_jit_iron::settings::GGML_HSA_F16;
+use aie_jit_iron::settings::{GGML_HSA_F16, GGML_HSA_IRON_DIR, GGML_HSA_JIT_PYTHON};
 use aie_jit_native::NativeCompiler;
 use aie_ops::F16Policy;
 use aie_ops::compiler::{KernelCompiler, ReferenceCompiler};
@@ -19,6 +21,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,6 +31,8 @@ Examples:
       Checks a configuration and shows what would be generated. Needs no toolchain.
   ggml-hsa-gen-kernels --config kernels.json --output-dir ./kernels --format hsaco
       Writes add_f32_1024.hsaco too, which newer versions of the C++ backend look for.
+  ggml-hsa-gen-kernels --config kernels.json --simulate
+      Runs the IRON designs on a simulator, and compares them with the reference kernels. Needs Python and a C++ compiler.
   GGML_HSA_STATS=run.json llama-cli ...
   ggml-hsa-gen-kernels --from-stats run.json --output-dir ./kernels --jobs 4
       Generates the kernels that a run missed.
@@ -41,7 +46,9 @@ Configuration:
 
 Exit codes:
   0  all kernels exist         2  configuration or usage is wrong, or there is no kernel to generate
-  1  some kernels failed       3  the toolchain is missing     130  interrupted";
+  1  some kernels failed       3  the toolchain is missing     130  interrupted
+With --simulate:
+  0  all results are right     1  some are wrong               3  the simulator, or numpy for it, is missing";
 
 /// Generates kernels ahead of time, from a configuration or from the statistics of a run
 #[derive(Debug, Parser)]
@@ -54,7 +61,7 @@ struct Arguments {
     #[arg(long, value_name = "FILE")]
     from_stats: Option<PathBuf>,
     /// Directory for the kernels, with a folder per generation
-    #[arg(long, value_name = "DIR", required_unless_present = "dry_run")]
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["dry_run", "simulate"])]
     output_dir: Option<PathBuf>,
     /// Folder of the kernel sources [default: those of this build]
     #[arg(long, value_name = "DIR")]
@@ -77,6 +84,12 @@ struct Arguments {
     /// Checks everything and shows what would be generated
     #[arg(long)]
     dry_run: bool,
+    /// Generates nothing, but runs the kernels' IRON designs on a simulator and compares them with the reference kernels
+    #[arg(long, conflicts_with_all = ["dry_run", "output_dir", "compiler", "embed", "force", "format"])]
+    simulate: bool,
+    /// How long a kernel may take with --simulate
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, requires = "simulate", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: u64,
     /// Writes DIR/ARCH.pack too, for building the kernels into the library
     #[arg(long, conflicts_with = "dry_run")]
     embed: bool,
@@ -133,10 +146,12 @@ fn main() -> ExitCode {
     if let Some(folder) = &arguments.manual {
         return manual(folder);
     }
-    let (code, printed) = match run(&arguments) {
-        Ok((code, report)) => (code, print(&arguments, &report)),
-        Err(rejection) => reject(&arguments, rejection),
+    let outcome = if arguments.simulate {
+        simulate(&arguments)
+    } else {
+        run(&arguments).map(|(code, report)| (code, print(&arguments, &report)))
     };
+    let (code, printed) = outcome.unwrap_or_else(|rejection| reject(&arguments, rejection));
     match printed {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             eprintln!("error: cannot print: {error}");
@@ -157,11 +172,69 @@ fn manual(folder: &Path) -> ExitCode {
     }
 }
 
-fn run(arguments: &Arguments) -> Result<(u8, Report), Rejection> {
+/// Runs designs on the simulator.
+fn simulate(arguments: &Arguments) -> Result<(u8, io::Result<()>), Rejection> {
+    let wanted = wanted(arguments, &arches())?;
+    let environment = Environment::process();
+    let image = std::env::current_exe().ok();
+    let directory = environment.path(&GGML_HSA_IRON_DIR).or_else(|| image.as_deref().and_then(iron_folder));
+    let Some(directory) = directory else {
+        let message =
+            format!("there is no simulator beside this program; name the folder with it with {GGML_HSA_IRON_DIR}");
+        return Err(Rejection { code: 3, problems: Vec::new(), message });
+    };
+    let (kernels, python) = (arguments.kernels_dir.clone(), environment.path(&GGML_HSA_JIT_PYTHON));
+    let simulator = Simulator::new(&directory, kernels, python, Duration::from_secs(arguments.limit));
+    let simulator =
+        simulator.map_err(|error| Rejection { code: 3, problems: Vec::new(), message: error.to_string() })?;
+    let jobs = arguments.jobs.map_or_else(processors, usize::from);
+    let simulated = simulator.run(&wanted, &arguments.arch, jobs);
+    let right = simulated.iter().filter(|one| matches!(one.verdict, Verdict::Right { .. })).count();
+    let is_good = right > 0 && !simulated.iter().any(|one| one.verdict.is_bad());
+    let printed = if arguments.json {
+        print_json(&json!({"version": 1, "right": right, "total": simulated.len(), "simulated": simulated}))
+    } else {
+        print_simulated(&simulated, right, &mut io::stdout().lock())
+    };
+    Ok((u8::from(!is_good), printed))
+}
+
+/// The IRON folder of the installation or of the sources that the program `image` is in.
+fn iron_folder(image: &Path) -> Option<PathBuf> {
+    let sources = image.ancestors().map(|folder| folder.join("jit-iron/iron"));
+    iron::installed(image).into_iter().chain(sources).find(|folder| folder.join(SIMULATOR).is_file())
+}
+
+fn print_simulated(simulated: &[Simulated], right: usize, out: &mut impl Write) -> io::Result<()> {
+    for Simulated { name, arch, verdict, cores, columns, .. } in simulated {
+        match verdict {
+            Verdict::Right { nmse } => {
+                writeln!(out, "right {arch}/{name}: error {nmse:.1e}, {cores} core(s) of {columns} column(s)")?;
+            }
+            Verdict::Wrong { nmse, allowed, element, found, expected } => writeln!(
+                out,
+                "WRONG {arch}/{name}: error {nmse:.1e}, {allowed:.1e} allowed; element {element} is {found}, not {expected}"
+            )?,
+            Verdict::Failed { cause, place } => {
+                let place = place.as_ref().map(|place| format!(" ({place})")).unwrap_or_default();
+                writeln!(out, "FAILED {arch}/{name}: {cause}{place}")?;
+            }
+            Verdict::Unsupported { cause } => writeln!(out, "none {arch}/{name}: {cause}")?,
+        }
+    }
+    writeln!(out, "Simulated {right}/{} kernel(s) with right results", simulated.len())
+}
+
+fn arches() -> ArchRegistry {
     let (arches, problems) = ArchRegistry::from_environment();
     for problem in problems {
         eprintln!("warning: {problem}");
     }
+    arches
+}
+
+fn run(arguments: &Arguments) -> Result<(u8, Report), Rejection> {
+    let arches = arches();
     let misnamed = Environment::process().misnamed(&[aie_jit_iron::settings::SETTINGS, aie_hal::settings::SETTINGS]);
     // Other names may be settings of the library.
     for misnamed in misnamed.iter().filter(|misnamed| !matches!(misnamed, Misnamed::Unknown(_))) {

@@ -10,6 +10,7 @@ mod output;
 mod progress;
 mod report;
 mod run;
+pub mod simulation;
 pub mod stats_file;
 mod toolchain;
 

@@ -4,15 +4,21 @@
 //! of the toolchain are given, and the protocol between the library and its workers is spoken for real. The designs run in
 //! the simulator (docs/iron-simulator.md), with their core functions compiled by the machine's C++ compiler.
 
+use crate::library::generator;
 use crate::python::{package, python};
 use crate::session::Options;
 use crate::tools::compilers;
 use crate::workspace;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use std::ffi::OsStr;
+use std::process::Command;
 
 /// What designs and simulator import.
 const PACKAGES: &[&str] = &["numpy", "ml_dtypes"];
+
+/// The configurations that are installed.
+const EXAMPLES: [&str; 2] = ["minimal-kernel-config.json", "example-kernel-config.json"];
 
 /// How many shapes of each case run in the simulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -25,7 +31,7 @@ enum Kernels {
     All,
 }
 
-/// Run the tests of the IRON worker, on doubles of aiecc and Peano's clang++, and the designs in the simulator.
+/// Run the tests of the IRON worker, on doubles of aiecc and Peano's clang++, and the designs and example configurations in the simulator.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   cargo xtask iron
@@ -46,11 +52,12 @@ pub struct IronArgs {
 pub fn run(args: &IronArgs, options: &Options) -> Result<()> {
     compilers(options.offline)?;
     let packages = PACKAGES.iter().map(|name| package(name, options.offline)).collect::<Result<Vec<_>>>()?;
+    let packages = std::env::join_paths(packages).context("the path of this checkout has a colon")?;
     let mut command = python();
     command.args(["-m", "unittest", "discover", "-s", "jit-iron/iron/tests"]).current_dir(workspace::root());
     // Python would leave its caches among the sources.
     command.env("PYTHONDONTWRITEBYTECODE", "1");
-    command.env("PYTHONPATH", std::env::join_paths(packages).context("the path of this checkout has a colon")?);
+    command.env("PYTHONPATH", &packages);
     command.env(
         "KERNELS",
         match args.kernels {
@@ -66,6 +73,27 @@ pub fn run(args: &IronArgs, options: &Options) -> Result<()> {
         command.status().context("cannot start python3; install Python 3 (Debian: apt-get install python3)")?;
     if !status.success() {
         bail!("iron: the tests of the IRON worker or of the designs failed; their output is above");
+    }
+    simulated_examples(&packages, options)
+}
+
+/// The installed example configurations on the simulator, beside the reference kernels.
+fn simulated_examples(packages: &OsStr, options: &Options) -> Result<()> {
+    let generator = generator(options.offline)?;
+    for example in EXAMPLES {
+        let mut command = Command::new(&generator);
+        command
+            .arg("--simulate")
+            .arg("--config")
+            .arg(workspace::root().join("jit-iron/examples/kernels").join(example));
+        command.env("PYTHONPATH", packages).env("PYTHONDONTWRITEBYTECODE", "1");
+        let output = command.output().with_context(|| format!("cannot start {}", generator.display()))?;
+        let printed = String::from_utf8_lossy(&output.stdout);
+        print!("{printed}");
+        // Without a design a kernel is no failure of the simulation, but each of an example has one.
+        if !output.status.success() || printed.lines().any(|line| line.starts_with("none ")) {
+            bail!("iron: {example} is not right on the simulator: {}", String::from_utf8_lossy(&output.stderr));
+        }
     }
     Ok(())
 }
