@@ -144,12 +144,35 @@ _iron_enter() {
         return 1
     fi
     _iron_designs=${GGML_HSA_IRON_DIR:-${_iron_worker%/*}}/kernels
-    if ls "$_iron_designs" 2>/dev/null | grep -q '\.py$'; then
+    if ! ls "$_iron_designs" 2>/dev/null | grep -q '\.py$'; then
+        _iron_error "the tools of IRON $_iron_version are found, but there are no designs in $_iron_designs: no kernel can be compiled" \
+            "put designs there, or name a folder of designs with: ggml-hsa-gen-kernels --kernels-dir DIR"
+    elif [ ! -f "$_iron_designs/binary_ops.py" ]; then
+        printf 'env_setup.sh: the tools of IRON %s are found; no kernel was compiled to try them: %s has no binary_ops.py\n' \
+            "$_iron_version" "$_iron_designs"
+    elif _iron_try; then
         printf 'env_setup.sh: IRON %s is ready\n' "$_iron_version"
     else
-        _iron_error "the tools of IRON $_iron_version are ready, but there are no designs in $_iron_designs: no kernel can be compiled" \
-            "put designs there, or name a folder of designs with: ggml-hsa-gen-kernels --kernels-dir DIR"
+        return 1
     fi
+}
+
+# Compiles a small kernel for each generation, and not again before the tools or the place of the designs change.
+_iron_try() {
+    _iron_tried=$_iron_venv/ggml-hsa-trial
+    if printf '%s\n' "$_iron_designs" "$_iron_report" | cmp -s - "$_iron_tried.txt"; then
+        return 0
+    fi
+    printf 'env_setup.sh: compiling a kernel, to see whether these tools can\n'
+    if ! "$_iron_venv/bin/python3" "$_iron_worker" --toolchain-check --trial --kernels-dir "$_iron_designs" \
+        >"$_iron_tried.log" 2>&1; then
+        grep 'no kernel can be compiled' "$_iron_tried.log" >&2 || :
+        _iron_error "the environment is active, but does not compile: see $_iron_tried.log" \
+            "remove $_iron_venv and source this again to reinstall it; the log belongs into a bug report"
+        return 1
+    fi
+    # Without the note, the next time tries again.
+    printf '%s\n' "$_iron_designs" "$_iron_report" >"$_iron_tried.txt" || :
 }
 
 # Says where this file is, in _iron_home, and the worker, in _iron_worker, if this file is being sourced.
@@ -188,7 +211,7 @@ else
     [ "$_iron_status" -ne 3 ] || _iron_status=0
 fi
 # Nothing of this stays in the shell but the environment.
-unset -f _iron_help _iron_error _iron_arguments _iron_install _iron_enter _iron_locate
+unset -f _iron_help _iron_error _iron_arguments _iron_install _iron_enter _iron_try _iron_locate
 unset _iron_version _iron_requirements _iron_venv _iron_wheels _iron_packages _iron_report _iron_file _iron_home _iron_worker
-unset _iron_designs
+unset _iron_designs _iron_tried
 eval "unset _iron_status; (exit $_iron_status)"

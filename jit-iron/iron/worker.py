@@ -17,6 +17,7 @@ sys.dont_write_bytecode = True
 
 import commands
 import toolchain
+import trial
 from commands import Failed, Unavailable
 from compilation import Compiler, import_failure
 from design import Unsupported
@@ -27,13 +28,14 @@ _IMPORTS = ("numpy", "ml_dtypes", "aie.iron")
 
 _EPILOG = """\
 exit codes:
-  0  --toolchain-check found everything
+  0  --toolchain-check found everything, and with --trial a kernel was compiled
   1  unavailable: something is missing, and the one line that was printed says what
   2  a wrong command line, or a line on standard input that is not of the protocol
   killed by SIGKILL when standard input ends
 
 examples:
   worker.py --toolchain-check             what is installed, as JSON
+  worker.py --toolchain-check --trial     also whether a small kernel can be compiled
   worker.py --toolchain-check --text-only what designs need that write their MLIR as text
   worker.py --kernels-dir ~/designs       speaks the protocol, with designs of one's own
 """
@@ -119,6 +121,10 @@ def check(arguments: argparse.Namespace) -> dict:
         missing.append(str(error))
     if not arguments.kernels_dir.is_dir():
         missing.append(f"the folder of designs {arguments.kernels_dir} does not exist")
+    if arguments.trial and not missing:
+        failures = trial.run(Compiler(tools, arguments.kernels_dir))
+        report["trial"] = {arch: failures.get(arch, "compiled") for arch in trial.ARCHITECTURES}
+        missing += [f"no kernel can be compiled for {arch}: {reason}" for arch, reason in failures.items()]
     known = [{"mlir_aie": release.mlir_aie, "llvm_aie": release.llvm_aie} for release in toolchain.RELEASES]
     return {"usable": not missing, "missing": missing, **report, "known": known, "python": sys.version.split()[0]}
 
@@ -149,7 +155,13 @@ def _arguments() -> argparse.Namespace:
         help="do without numpy, ml_dtypes and IRON's Python package; designs that import them are unavailable",
     )
     parser.add_argument("--toolchain-check", action="store_true", help="print what was found as JSON, and end")
-    return parser.parse_args()
+    parser.add_argument(
+        "--trial", action="store_true", help=f"with --toolchain-check, compile {trial.FUNCTION} of {trial.SOURCE} for each generation"
+    )
+    arguments = parser.parse_args()
+    if arguments.trial and not arguments.toolchain_check:
+        parser.error("--trial goes with --toolchain-check")
+    return arguments
 
 
 if __name__ == "__main__":

@@ -102,6 +102,19 @@ class Installation:
         return [run["arguments"] for run in runs if run["program"] == program]
 
 
+def stand_in(installation: Installation, release: str) -> None:
+    """Has the simulator's stand-in for IRON in place of its double, in the form of a release, with this process's numpy."""
+    import ml_dtypes
+    import numpy
+
+    for double in ("numpy.py", "ml_dtypes.py"):
+        (installation.packages / double).unlink()
+    needed = [str(Path(module.__file__).parents[1]) for module in (numpy, ml_dtypes)]
+    start = f"import sys; from simulator import installation; installation.install({release!r})"
+    lines = "\n".join([str(IRON), *needed, start])
+    (installation.packages / "mlir_aie.pth").write_text(lines + "\n", encoding="utf-8")
+
+
 def install(source: Path, target: Path) -> None:
     """Copies a double to where its original would be."""
     target.parent.mkdir(parents=True, exist_ok=True)

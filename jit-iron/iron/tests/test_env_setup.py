@@ -76,6 +76,7 @@ class EnvironmentTest(Case):
                 run.stdout.splitlines(),
                 [
                     f"env_setup.sh: installing IRON 1.3.1 into {self.venv}",
+                    "env_setup.sh: compiling a kernel, to see whether these tools can",
                     "env_setup.sh: IRON 1.3.1 is ready",
                     f"0 {self.venv} {self.venv}/packages/mlir_aie {self.venv}/packages/llvm-aie",
                     f"{self.venv}/packages/mlir_aie/bin:{self.venv}/bin:{self.path}",
@@ -89,6 +90,7 @@ class EnvironmentTest(Case):
                     f"-m pip install --requirement {IRON}/requirements.txt",
                     '-c import sysconfig; print(sysconfig.get_path("platlib"))',
                     f"{IRON}/worker.py --toolchain-check --kernels-dir {IRON}",
+                    f"{IRON}/worker.py --toolchain-check --trial --kernels-dir {self.iron}/kernels",
                 ],
             )
 
@@ -101,7 +103,13 @@ class EnvironmentTest(Case):
             run = self.shell(shell, 'SOURCE; echo "$?"', GGML_HSA_IRON_DIR="")
             self.assertEqual(run.stderr, "")
             self.assertEqual(run.stdout.splitlines()[-2:], ["env_setup.sh: IRON 1.3.1 is ready", "0"])
-            self.assertEqual(self.calls()[-1], f"{worker} --toolchain-check --kernels-dir {self.home}")
+            self.assertEqual(
+                self.calls()[-2:],
+                [
+                    f"{worker} --toolchain-check --kernels-dir {self.home}",
+                    f"{worker} --toolchain-check --trial --kernels-dir {worker.parent}/kernels",
+                ],
+            )
 
     def test_without_designs_nothing_is_ready(self):
         """From an installation without any; the sources have them."""
@@ -115,6 +123,34 @@ class EnvironmentTest(Case):
             self.assertEqual(run.stdout.splitlines()[-1], "0")
             self.assertNotIn("is ready", run.stdout)
             self.assertIn(f"there are no designs in {designs}: no kernel can be compiled", run.stderr)
+
+    def test_tools_that_compile_nothing_are_not_ready(self):
+        for shell in self.each_shell():
+            for _ in range(2):
+                run = self.shell(shell, 'SOURCE; echo "status $?"', DOUBLE_PYTHON="no-kernel")
+                self.assertEqual(run.stdout.splitlines()[-1], "status 1")
+                self.assertNotIn("is ready", run.stdout)
+                self.assertIn("no kernel can be compiled for aie2: it cannot", run.stderr)
+                self.assertIn(f"see {self.venv}/ggml-hsa-trial.log", run.stderr)
+            self.assertTrue(self.shell(shell, "SOURCE").stdout.endswith("IRON 1.3.1 is ready\n"))
+
+    def test_what_was_compiled_is_compiled_again_for_other_designs(self):
+        others = self.folder / "others"
+        (others / "kernels").mkdir(parents=True)
+        (others / "kernels" / "binary_ops.py").touch()
+        for shell in self.each_shell():
+            self.shell(shell, "SOURCE; SOURCE")
+            self.assertEqual(len([call for call in self.calls() if "--trial" in call]), 1)
+            self.shell(shell, "SOURCE", GGML_HSA_IRON_DIR=str(others))
+            self.assertTrue(self.calls()[-1].endswith(f"--trial --kernels-dir {others}/kernels"))
+
+    def test_a_folder_of_other_designs_is_not_tried(self):
+        (self.iron / "kernels" / "binary_ops.py").rename(self.iron / "kernels" / "own.py")
+        for shell in self.each_shell():
+            run = self.shell(shell, 'SOURCE; echo "status $?"')
+            self.assertEqual(run.stdout.splitlines()[-1], "status 0")
+            self.assertIn("no kernel was compiled to try them", run.stdout)
+            self.assertNotIn("is ready", run.stdout)
 
     def test_an_installation_without_a_worker(self):
         self.install()

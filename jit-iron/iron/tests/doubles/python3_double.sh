@@ -3,7 +3,8 @@
 #
 # Environment:
 #   DOUBLE_LOG     file to which each call adds a line
-#   DOUBLE_PYTHON  old (of a version that is too old), no-venv, no-pip (the installation fails), incomplete (the check fails)
+#   DOUBLE_PYTHON  old (of a version that is too old), no-venv, no-pip (the installation fails), incomplete (the check fails), no-kernel (the
+#                  trial fails)
 printf '%s\n' "$*" >>"$DOUBLE_LOG"
 case "$*" in
     "-c import sys; sys.exit(sys.version_info < (3, 10))")
@@ -23,6 +24,8 @@ TEXT
         [ "$DOUBLE_PYTHON" != no-pip ] || { echo "ERROR: no matching distribution" >&2; exit 1; } ;;
     "-c import sysconfig; print(sysconfig.get_path(\"platlib\"))")
         echo "${0%/bin/python3}/packages" ;;
+    *"worker.py --toolchain-check --trial --kernels-dir "*)
+        [ "$DOUBLE_PYTHON" != no-kernel ] || { echo '"no kernel can be compiled for aie2: it cannot"'; exit 1; } ;;
     *"worker.py --toolchain-check --kernels-dir "*)
         [ "$DOUBLE_PYTHON" != incomplete ] || { echo '{"missing": ["Peano was not found"]}'; exit 1; } ;;
     *)

@@ -80,7 +80,7 @@ pub fn run(args: &CmakeArgs, options: &Options) -> Result<()> {
 fn installed_steps(steps: &mut Steps, setup: &Setup, installation: &Installation) {
     steps.check("installed files", || installation.files(setup));
     steps.check("installed programs", || installation.programs());
-    steps.check("env_setup.sh", || installation.environment_script());
+    steps.check("env_setup.sh", || installation.environment_script(setup.offline));
     steps.check("building again", || installation.build_again(setup));
     steps.check("pkg-config", || installation.pkg_config(setup));
     steps.check("find_package", || Consumer::of_package(setup, installation)?.check(setup));

@@ -5,17 +5,24 @@
 //! the simulator (docs/iron-simulator.md), with their core functions compiled by the machine's C++ compiler.
 
 use crate::library::generator;
+use crate::process::run_helper;
 use crate::python::{package, python};
 use crate::session::Options;
 use crate::tools::compilers;
 use crate::workspace;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 /// What designs and simulator import.
 const PACKAGES: &[&str] = &["numpy", "ml_dtypes"];
+
+const SOURCES: &str = "jit-iron/iron";
+/// Two seconds on an idle machine.
+const ENVIRONMENT_LIMIT: Duration = Duration::from_secs(120);
 
 /// The configurations that are installed.
 const EXAMPLES: [&str; 2] = ["minimal-kernel-config.json", "example-kernel-config.json"];
@@ -51,8 +58,7 @@ pub struct IronArgs {
 
 pub fn run(args: &IronArgs, options: &Options) -> Result<()> {
     compilers(options.offline)?;
-    let packages = PACKAGES.iter().map(|name| package(name, options.offline)).collect::<Result<Vec<_>>>()?;
-    let packages = std::env::join_paths(packages).context("the path of this checkout has a colon")?;
+    let packages = packages(options.offline)?;
     let mut command = python();
     command.args(["-m", "unittest", "discover", "-s", "jit-iron/iron/tests"]).current_dir(workspace::root());
     // Python would leave its caches among the sources.
@@ -74,7 +80,22 @@ pub fn run(args: &IronArgs, options: &Options) -> Result<()> {
     if !status.success() {
         bail!("iron: the tests of the IRON worker or of the designs failed; their output is above");
     }
+    println!("{}", environment_script(&workspace::root().join(SOURCES), options.offline)?);
     simulated_examples(&packages, options)
+}
+
+/// The search path with what designs and simulator import.
+fn packages(offline: bool) -> Result<OsString> {
+    let packages = PACKAGES.iter().map(|name| package(name, offline)).collect::<Result<Vec<_>>>()?;
+    std::env::join_paths(packages).context("the path of this checkout has a colon")
+}
+
+/// The `env_setup.sh` of `folder`, sources or an installation, says ready after it has compiled with what is there, on doubles.
+pub fn environment_script(folder: &Path, offline: bool) -> Result<String> {
+    let script = workspace::root().join(SOURCES).join("tests/installed_environment.py");
+    let mut command = python();
+    command.arg(script).arg(folder).env("PYTHONPATH", packages(offline)?).env("PYTHONDONTWRITEBYTECODE", "1");
+    Ok(run_helper(&mut command, ENVIRONMENT_LIMIT)?.trim().to_owned())
 }
 
 /// The installed example configurations on the simulator, beside the reference kernels.

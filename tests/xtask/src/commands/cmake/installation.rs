@@ -1,6 +1,7 @@
 //! The backend as CMake installed it: which files there are, and what they say of themselves.
 
 use super::{Setup, sources};
+use crate::commands::iron;
 use crate::files;
 use crate::process::run_helper;
 use crate::tools::{argument, run_cmake};
@@ -117,16 +118,9 @@ impl Installation {
         Ok(seen.join(", "))
     }
 
-    /// The script that enters the environment of IRON finds the requirements and the worker that were installed with it.
-    pub fn environment_script(&self) -> Result<String> {
-        let script = self.prefix.join("share/ggml-hsa/env_setup.sh");
-        // It looks for its own parts first, then at its arguments, and installs nothing for these.
-        let output = Command::new("bash").args(["-c", "source \"$1\" --iron none", "bash"]).arg(&script).output()?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        if !said.contains("IRON 'none' is not known") {
-            bail!("{} does not find what was installed with it: {said}", script.display());
-        }
-        Ok("finds its parts".to_owned())
+    /// The script that enters the environment of IRON says ready after it has compiled with what was installed.
+    pub fn environment_script(&self, offline: bool) -> Result<String> {
+        iron::environment_script(&self.prefix.join("share/ggml-hsa"), offline)
     }
 
     /// A second build has nothing to do: it writes no file again.

@@ -2,6 +2,7 @@
 
 use super::binaries::{Binaries, PROGRAMS};
 use super::pack::{Packed, megabytes};
+use crate::commands::iron;
 use crate::generation::{Request, require_success};
 use crate::model;
 use crate::process::Finished;
@@ -18,6 +19,8 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(300);
 const PROMPT: &str = "The three states of matter are";
 const TOKENS: usize = 16;
+/// Where the package has the designs and their compiler.
+const DATA: &str = "usr/share/ggml-hsa";
 /// Where the archive is unpacked in the user's home.
 const ELSEWHERE: &str = "apps/npu";
 
@@ -27,6 +30,7 @@ struct Check {
     /// The text that the testbed's llama.cpp generates with the same library.
     expected: String,
     model: String,
+    offline: bool,
 }
 
 pub fn run(options: &Options) -> Result<()> {
@@ -72,7 +76,7 @@ impl Check {
         }
         let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let seen = format!("{:.0} MB with the packages and the model", root.size("")? as f64 / 1e6);
-        Ok((Self { root, expected, model: name(model), packed }, seen))
+        Ok((Self { root, expected, model: name(model), packed, offline: options.offline }, seen))
     }
 
     fn steps(&self, steps: &mut Steps) {
@@ -80,9 +84,12 @@ impl Check {
         steps.check("second command: ggml-hsa run", || self.generates("ggml-hsa"));
         steps.check("doctor", || self.doctor("ggml-hsa", "/usr/lib/"));
         steps.check("man pages and completions", || self.manuals());
+        steps.check("env_setup.sh", || iron::environment_script(&self.root.path().join(DATA), self.offline));
         steps.check("removed", || self.remove());
         let program = format!("/home/{USER}/{ELSEWHERE}/bin/ggml-hsa");
         steps.check("the archive, unpacked", || self.unpack());
+        let unpacked = self.root.home().join(ELSEWHERE).join("share/ggml-hsa");
+        steps.check("the archive's env_setup.sh", || iron::environment_script(&unpacked, self.offline));
         steps.check("the archive's ggml-hsa run", || self.generates(&program));
         steps.check("the archive's doctor", || self.doctor(&program, &format!("~/{ELSEWHERE}/lib/")));
     }
