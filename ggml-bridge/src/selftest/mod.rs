@@ -5,11 +5,13 @@
 //! kernel of the family is wanted, and is remembered for this NPU, firmware, driver and library:
 //!
 //! - [`trial`]: runs the nodes of a family on a device that is opened for it alone, with a time limit.
+//! - [`dispatch`]: one kernel with the bytes of its arguments, for trials and for tools.
 //! - [`record`]: the file that remembers outcomes, and trials that never ended.
 //! - [`npu`]: the NPU and everything else that an outcome depends on.
 //! - [`tester`]: a trial with its record, for the library and for `ggml-hsa selftest`.
 //! - [`gate`]: tells the kernel store which families may be used, and the user, once, which may not.
 
+pub mod dispatch;
 pub mod gate;
 pub mod npu;
 pub mod record;

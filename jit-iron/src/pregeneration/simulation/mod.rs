@@ -86,6 +86,36 @@ impl Verdict {
     }
 }
 
+/// Computes a kernel another way: the bytes of its result, from those of the sources that are present.
+///
+/// # Errors
+/// Why it has no such result.
+pub type OtherWay<'a> = dyn Fn(&KernelRequest, &[&[u8]]) -> Result<Vec<u8>, String> + Sync + 'a;
+
+/// The same kernel, computed another way.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Other {
+    /// Beside the reference kernel.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+    /// Beside the design, where that has a result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beside: Option<Difference>,
+}
+
+/// How far two results are apart.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Difference {
+    /// Elements that are not the same, in any bit.
+    pub elements: usize,
+    /// Elements that there are.
+    pub of: usize,
+    /// The normalised mean squared error.
+    pub nmse: f64,
+}
+
 /// A kernel that was simulated.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
@@ -105,6 +135,16 @@ pub struct Simulated {
     pub columns: u64,
     /// How long that took.
     pub milliseconds: u64,
+    /// The same kernel another way, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other: Option<Other>,
+}
+
+impl Simulated {
+    /// Whether something is wrong.
+    pub fn is_bad(&self) -> bool {
+        self.verdict.is_bad() || self.other.as_ref().is_some_and(|other| other.verdict.is_bad())
+    }
 }
 
 /// Where the simulator is, and how long it may take.
@@ -140,8 +180,15 @@ impl Simulator {
         Ok(Self { program, kernels, python, limit })
     }
 
-    /// Simulates the kernels of `wanted` that are for one of `arches`, or all where it is empty, `jobs` at a time.
-    pub fn run(&self, wanted: &KernelSet, arches: &[String], jobs: usize) -> Vec<Simulated> {
+    /// Simulates the kernels of `wanted` that are for one of `arches`, or all where it is empty, `jobs` at a time, and computes each
+    /// the `other` way too.
+    pub fn run(
+        &self,
+        wanted: &KernelSet,
+        arches: &[String],
+        jobs: usize,
+        other: Option<&OtherWay<'_>>,
+    ) -> Vec<Simulated> {
         let kernels: Vec<&KernelRequest> =
             wanted.kernels.iter().filter(|kernel| arches.is_empty() || arches.contains(&kernel.arch.name)).collect();
         let bar = ProgressBar::new(kernels.len() as u64);
@@ -155,7 +202,7 @@ impl Simulator {
                 let index = next.fetch_add(1, Relaxed);
                 let Some(kernel) = kernels.get(index) else { return };
                 bar.set_message(kernel.exported_name.clone());
-                let one = self.simulate(kernel);
+                let one = self.simulate(kernel, other);
                 simulated.lock().push((index, one));
                 bar.inc(1);
             }
@@ -172,62 +219,116 @@ impl Simulator {
         simulated.into_iter().map(|(_, one)| one).collect()
     }
 
-    fn simulate(&self, kernel: &KernelRequest) -> Simulated {
+    fn simulate(&self, kernel: &KernelRequest, other: Option<&OtherWay<'_>>) -> Simulated {
         let start = Instant::now();
-        let failed = |cause: String| (Verdict::Failed { cause, place: None }, 0, 0);
-        let (verdict, cores, columns) = self.compared(kernel).unwrap_or_else(failed);
-        Simulated {
+        let mut simulated = Simulated {
             name: kernel.exported_name.clone(),
             arch: kernel.arch.name.clone(),
             operation: kernel.op.name().to_owned(),
-            verdict,
-            cores,
-            columns,
-            milliseconds: start.elapsed().as_millis() as u64,
+            verdict: Verdict::Unsupported { cause: String::new() },
+            cores: 0,
+            columns: 0,
+            milliseconds: 0,
+            other: None,
+        };
+        match Bytes::of(kernel) {
+            Ok(bytes) => self.compare(kernel, &bytes, other, &mut simulated),
+            Err(cause) => simulated.verdict = Verdict::Failed { cause, place: None },
         }
+        simulated.milliseconds = start.elapsed().as_millis() as u64;
+        simulated
     }
 
-    fn compared(&self, kernel: &KernelRequest) -> Result<(Verdict, u64, u64), String> {
+    /// Fills in what became of a kernel.
+    fn compare(&self, kernel: &KernelRequest, bytes: &Bytes, other: Option<&OtherWay<'_>>, into: &mut Simulated) {
+        let (op, node) = (kernel.op.name(), &kernel.node);
+        let judged = |found: &[u8]| {
+            let failed = |cause| Verdict::Failed { cause, place: None };
+            values::compared(op, node, found, &bytes.expected).unwrap_or_else(failed)
+        };
+        let mut result = None;
+        match self.computed(kernel, bytes) {
+            Ok(Computed { found, cores, columns }) => {
+                into.verdict = judged(&found);
+                (into.cores, into.columns) = (cores, columns);
+                result = Some(found);
+            }
+            Err(verdict) => into.verdict = verdict,
+        }
+        into.other = other.map(|other| {
+            let inputs: Vec<&[u8]> = bytes.inputs.iter().flatten().map(Vec::as_slice).collect();
+            match other(kernel, &inputs) {
+                Ok(found) => {
+                    let difference = |result: Vec<u8>| values::difference(node.output.dtype, &found, &result);
+                    Other { verdict: judged(&found), beside: result.and_then(difference) }
+                }
+                Err(cause) => Other { verdict: Verdict::Unsupported { cause }, beside: None },
+            }
+        });
+    }
+
+    /// What the design computes, or the verdict that there is nothing.
+    fn computed(&self, kernel: &KernelRequest, bytes: &Bytes) -> Result<Computed, Verdict> {
+        let failed = |cause: String| Verdict::Failed { cause, place: None };
         let source = KernelSource::of(kernel.op);
         // The simulator says the same of a design that declines; a folder without the file is more likely the wrong folder.
         let path = self.kernels.join(&source.file);
         if !path.is_file() {
-            return Ok((Verdict::Unsupported { cause: format!("there is no {}", path.display()) }, 0, 0));
+            return Err(Verdict::Unsupported { cause: format!("there is no {}", path.display()) });
         }
+        let folder = tempfile::tempdir().map_err(|error| failed(error.to_string()))?;
+        let write = |index: usize, bytes: &Vec<u8>| {
+            let path = folder.path().join(format!("{index}.bin"));
+            fs::write(&path, bytes).map(|()| path).map_err(|error| failed(error.to_string()))
+        };
+        let inputs = bytes.inputs.iter().enumerate();
+        let files = inputs.map(|(index, bytes)| bytes.as_ref().map(|bytes| write(index, bytes)).transpose());
+        let output = folder.path().join("output.bin");
+        let request = Request {
+            id: 1,
+            kernel: &kernel.name,
+            arch: &kernel.arch.name,
+            node: &kernel.node,
+            source: &source.file,
+            function: &source.function,
+            kernels_dir: &self.kernels,
+            inputs: files.collect::<Result<_, Verdict>>()?,
+            output: &output,
+        };
+        match process::ask(&self.python, &self.program, folder.path(), &request, self.limit).map_err(failed)? {
+            Answer::Done { cores, columns } => {
+                let found =
+                    fs::read(&output).map_err(|error| failed(format!("the simulator left no result: {error}")))?;
+                Ok(Computed { found, cores, columns })
+            }
+            Answer::Failed { cause, place } => Err(Verdict::Failed { cause, place }),
+            Answer::Unsupported { cause } => Err(Verdict::Unsupported { cause }),
+        }
+    }
+}
+
+/// What a design computes, with cores of columns.
+struct Computed {
+    found: Vec<u8>,
+    cores: u64,
+    columns: u64,
+}
+
+/// Random sources of a kernel, and what its reference kernel makes of them.
+struct Bytes {
+    inputs: Vec<Option<Vec<u8>>>,
+    expected: Vec<u8>,
+}
+
+impl Bytes {
+    fn of(kernel: &KernelRequest) -> Result<Self, String> {
         let node = &kernel.node;
         let reference = kernel.op.reference(node).map_err(|error| error.to_string())?;
         let inputs = values::inputs(kernel.op.name(), node)?;
         let filled: Vec<&[u8]> = inputs.iter().flatten().map(Vec::as_slice).collect();
         let mut expected = vec![0; node.output.span_bytes()];
         reference.run(&filled, &mut expected).map_err(|error| format!("the reference kernel failed: {error}"))?;
-
-        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let write = |index: usize, bytes: &Vec<u8>| {
-            let path = folder.path().join(format!("{index}.bin"));
-            fs::write(&path, bytes).map(|()| path).map_err(|error| error.to_string())
-        };
-        let files =
-            inputs.iter().enumerate().map(|(index, bytes)| bytes.as_ref().map(|bytes| write(index, bytes)).transpose());
-        let output = folder.path().join("output.bin");
-        let request = Request {
-            id: 1,
-            kernel: &kernel.name,
-            arch: &kernel.arch.name,
-            node,
-            source: &source.file,
-            function: &source.function,
-            kernels_dir: &self.kernels,
-            inputs: files.collect::<Result<_, String>>()?,
-            output: &output,
-        };
-        match process::ask(&self.python, &self.program, folder.path(), &request, self.limit)? {
-            Answer::Done { cores, columns } => {
-                let found = fs::read(&output).map_err(|error| format!("the simulator left no result: {error}"))?;
-                Ok((values::compared(kernel.op.name(), node, &found, &expected)?, cores, columns))
-            }
-            Answer::Failed { cause, place } => Ok((Verdict::Failed { cause, place }, 0, 0)),
-            Answer::Unsupported { cause } => Ok((Verdict::Unsupported { cause }, 0, 0)),
-        }
+        Ok(Self { inputs, expected })
     }
 }
 

@@ -30,8 +30,8 @@ fn python(folder: &Path, numpy: &str) -> PathBuf {
     path
 }
 
-/// The verdict on a sum of 16 elements of f32.
-fn verdict(body: &str) -> Verdict {
+/// A sum of 16 elements of f32.
+fn simulated(body: &str, other: Option<&OtherWay<'_>>) -> Simulated {
     let root = tempfile::tempdir().unwrap();
     fs::create_dir(root.path().join(KERNELS)).unwrap();
     fs::write(root.path().join("kernels/binary_ops.py"), "").unwrap();
@@ -42,10 +42,38 @@ fn verdict(body: &str) -> Verdict {
     let rules = Rules { arches: &arches, f16: F16Policy::default(), kernels_dir: None };
     let wanted = parse(&Document::new("kernels.json", text), &rules).unwrap();
     let simulator = Simulator::new(root.path(), None, Some(python(root.path(), "")), Duration::from_secs(5)).unwrap();
-    assert!(simulator.run(&wanted, &["aie2p".to_owned()], 1).is_empty());
-    let [one] = &simulator.run(&wanted, &[], 4)[..] else { panic!() };
+    assert!(simulator.run(&wanted, &["aie2p".to_owned()], 1, None).is_empty());
+    let [one] = <[_; 1]>::try_from(simulator.run(&wanted, &[], 4, other)).unwrap();
     assert_eq!((one.arch.as_str(), one.operation.as_str()), ("aie2", "ADD"));
-    one.verdict.clone()
+    one
+}
+
+fn verdict(body: &str) -> Verdict {
+    let one = simulated(body, None);
+    assert_eq!(one.other, None);
+    one.verdict
+}
+
+#[test]
+fn another_way_is_compared_with_both() {
+    let sums = "done([a + b for a, b in zip(first, second)])";
+    let one_off = |_: &KernelRequest, sources: &[&[u8]]| {
+        let floats =
+            |bytes: &[u8]| -> Vec<f32> { bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect() };
+        let mut sums: Vec<f32> = floats(sources[0]).iter().zip(floats(sources[1])).map(|(a, b)| a + b).collect();
+        sums[5] += 1.0;
+        Ok(sums.iter().flat_map(|sum| sum.to_le_bytes()).collect())
+    };
+    let one = simulated(sums, Some(&one_off));
+    assert!(one.is_bad() && !one.verdict.is_bad());
+    let other = one.other.unwrap();
+    assert!(matches!(other.verdict, Verdict::Wrong { element: 5, .. }));
+    let difference = other.beside.unwrap();
+    assert!(difference.elements == 1 && difference.of == 16 && difference.nmse > 1e-3, "{difference:?}");
+
+    let one = simulated(sums, Some(&|_, _| Err("no such way".into())));
+    let expected = Other { verdict: Verdict::Unsupported { cause: "no such way".into() }, beside: None };
+    assert!(!one.is_bad() && one.other == Some(expected));
 }
 
 #[test]

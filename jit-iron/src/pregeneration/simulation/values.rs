@@ -4,7 +4,7 @@
 //! squared error, 1e-7 at most, 5e-4 for products. A result of bf16 may be the other one of the two numbers that it lies between,
 //! whole numbers have to be the same.
 
-use super::Verdict;
+use super::{Difference, Verdict};
 use aie_ops::{DataType, Node, Tensor, blocks};
 use half::{bf16, f16};
 
@@ -69,6 +69,32 @@ fn values(dtype: DataType, bytes: &[u8]) -> Result<Vec<f64>, String> {
     })
 }
 
+/// How far two results are apart; `None` where they cannot be compared.
+pub(super) fn difference(dtype: DataType, one: &[u8], other: &[u8]) -> Option<Difference> {
+    let size = dtype.block_bytes();
+    let pairs = one.chunks_exact(size).zip(other.chunks_exact(size));
+    let elements = pairs.filter(|(one, other)| one != other).count();
+    let (first, second) = (values(dtype, one).ok()?, values(dtype, other).ok()?);
+    let of = first.len();
+    (of == second.len()).then(|| Difference { elements, of, nmse: nmse(&first, &second) })
+}
+
+/// The energy of the difference by that of `expected`, where it is finite. Infinities and what is no number have to be in the same
+/// places.
+fn nmse(found: &[f64], expected: &[f64]) -> f64 {
+    let total: f64 = found.iter().zip(expected).map(|(found, expected)| squared_error(*found, *expected)).sum();
+    let scale: f64 = expected.iter().filter(|value| value.is_finite()).map(|value| value * value).sum();
+    if total == 0.0 { 0.0 } else { total / scale }
+}
+
+fn same(left: f64, right: f64) -> bool {
+    left == right || (left.is_nan() && right.is_nan())
+}
+
+fn squared_error(left: f64, right: f64) -> f64 {
+    if same(left, right) { 0.0 } else { (left - right).powi(2) }
+}
+
 /// What is to be said of a result.
 pub(super) fn compared(operation: &str, node: &Node, found: &[u8], expected: &[u8]) -> Result<Verdict, String> {
     let dtype = node.output.dtype;
@@ -82,20 +108,17 @@ pub(super) fn compared(operation: &str, node: &Node, found: &[u8], expected: &[u
         DataType::BF16 | DataType::F16 => ALLOWED_OF_BF16,
         _ => ALLOWED,
     };
-    // Infinities and what is no number have to be in the same places.
-    let same = |(left, right): (&f64, &f64)| left == right || (left.is_nan() && right.is_nan());
-    let error = |(left, right): (&f64, &f64)| if same((left, right)) { 0.0 } else { (left - right).powi(2) };
-    let pairs = || found.iter().zip(&expected);
-    let total: f64 = pairs().map(error).sum();
-    let scale: f64 = expected.iter().filter(|value| value.is_finite()).map(|value| value * value).sum();
-    let nmse = if total == 0.0 { 0.0 } else { total / scale };
+    let nmse = nmse(&found, &expected);
     if nmse <= allowed {
         return Ok(Verdict::Right { nmse });
     }
-    let beyond = |pair| {
-        if same(pair) { -1.0 } else { Some(error(pair)).filter(|error| !error.is_nan()).unwrap_or(f64::INFINITY) }
+    let beyond = |(found, expected): (&f64, &f64)| match squared_error(*found, *expected) {
+        _ if same(*found, *expected) => -1.0,
+        error if error.is_nan() => f64::INFINITY,
+        error => error,
     };
-    let worst = pairs().enumerate().max_by(|one, other| beyond(one.1).total_cmp(&beyond(other.1)));
+    let pairs = found.iter().zip(&expected).enumerate();
+    let worst = pairs.max_by(|one, other| beyond(one.1).total_cmp(&beyond(other.1)));
     let (element, (found, expected)) =
         worst.map_or((0, (0.0, 0.0)), |(index, (found, expected))| (index, (*found, *expected)));
     Ok(Verdict::Wrong { nmse, allowed, element, found, expected })

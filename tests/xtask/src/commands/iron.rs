@@ -24,8 +24,8 @@ const SOURCES: &str = "jit-iron/iron";
 /// Two seconds on an idle machine.
 const ENVIRONMENT_LIMIT: Duration = Duration::from_secs(120);
 
-/// The configurations that are installed.
-const EXAMPLES: [&str; 2] = ["minimal-kernel-config.json", "example-kernel-config.json"];
+/// The configurations that are installed; the last has every function, which takes a minute.
+const EXAMPLES: [&str; 3] = ["minimal-kernel-config.json", "example-kernel-config.json", "list-kernel-config.json"];
 
 /// How many shapes of each case run in the simulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -81,7 +81,8 @@ pub fn run(args: &IronArgs, options: &Options) -> Result<()> {
         bail!("iron: the tests of the IRON worker or of the designs failed; their output is above");
     }
     println!("{}", environment_script(&workspace::root().join(SOURCES), options.offline)?);
-    simulated_examples(&packages, options)
+    let examples = if args.kernels == Kernels::Few { &EXAMPLES[..2] } else { &EXAMPLES };
+    simulated(examples, &packages, options)
 }
 
 /// The search path with what designs and simulator import.
@@ -98,10 +99,10 @@ pub fn environment_script(folder: &Path, offline: bool) -> Result<String> {
     Ok(run_helper(&mut command, ENVIRONMENT_LIMIT)?.trim().to_owned())
 }
 
-/// The installed example configurations on the simulator, beside the reference kernels.
-fn simulated_examples(packages: &OsStr, options: &Options) -> Result<()> {
+/// Example configurations on the simulator, beside the reference kernels and the native ones.
+fn simulated(examples: &[&str], packages: &OsStr, options: &Options) -> Result<()> {
     let generator = generator(options.offline)?;
-    for example in EXAMPLES {
+    for example in examples {
         let mut command = Command::new(&generator);
         command
             .arg("--simulate")

@@ -2,16 +2,16 @@
 //!
 //! Options, messages and the last line are those of the C++ backend's tool of this name where it has them.
 
+mod simulate;
+
 use aie_hal::environment::Misnamed;
 use aie_hal::{Arch, ArchRegistry, Environment};
 use aie_jit_iron::configuration::{self, Document, KernelRequest, KernelSet, Problem, Rules};
-use aie_jit_iron::iron;
-use aie_jit_iron::pregeneration::simulation::{SIMULATOR, Simulated, Simulator, Verdict};
 use aie_jit_iron::pregeneration::{
     Deferred, Interruption, Options, OutputDirectory, Progress, Report, Status, generate, iron_compiler, plan,
     stats_file, write_hsacos, write_packs,
 };
-use aie_jit_iron::settings::{GGML_HSA_F16, GGML_HSA_IRON_DIR, GGML_HSA_JIT_PYTHON};
+use aie_jit_iron::settings::GGML_HSA_F16;
 use aie_jit_native::NativeCompiler;
 use aie_ops::F16Policy;
 use aie_ops::compiler::{KernelCompiler, ReferenceCompiler};
@@ -21,7 +21,6 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,6 +32,8 @@ Examples:
       Writes add_f32_1024.hsaco too, which newer versions of the C++ backend look for.
   ggml-hsa-gen-kernels --config kernels.json --simulate
       Runs the IRON designs on a simulator, and compares them with the reference kernels. Needs Python and a C++ compiler.
+  ggml-hsa-gen-kernels --config kernels.json --simulate --native
+      The same, beside this program's own kernels on the emulated array.
   GGML_HSA_STATS=run.json llama-cli ...
   ggml-hsa-gen-kernels --from-stats run.json --output-dir ./kernels --jobs 4
       Generates the kernels that a run missed.
@@ -87,6 +88,9 @@ struct Arguments {
     /// Generates nothing, but runs the kernels' IRON designs on a simulator and compares them with the reference kernels
     #[arg(long, conflicts_with_all = ["dry_run", "output_dir", "compiler", "embed", "force", "format"])]
     simulate: bool,
+    /// With --simulate, executes what --compiler native makes too, on the emulated array, and compares all three
+    #[arg(long, requires = "simulate")]
+    native: bool,
     /// How long a kernel may take with --simulate
     #[arg(long, value_name = "SECONDS", default_value_t = 600, requires = "simulate", value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
@@ -147,7 +151,7 @@ fn main() -> ExitCode {
         return manual(folder);
     }
     let outcome = if arguments.simulate {
-        simulate(&arguments)
+        simulate::run(&arguments)
     } else {
         run(&arguments).map(|(code, report)| (code, print(&arguments, &report)))
     };
@@ -170,59 +174,6 @@ fn manual(folder: &Path) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Runs designs on the simulator.
-fn simulate(arguments: &Arguments) -> Result<(u8, io::Result<()>), Rejection> {
-    let wanted = wanted(arguments, &arches())?;
-    let environment = Environment::process();
-    let image = std::env::current_exe().ok();
-    let directory = environment.path(&GGML_HSA_IRON_DIR).or_else(|| image.as_deref().and_then(iron_folder));
-    let Some(directory) = directory else {
-        let message =
-            format!("there is no simulator beside this program; name the folder with it with {GGML_HSA_IRON_DIR}");
-        return Err(Rejection { code: 3, problems: Vec::new(), message });
-    };
-    let (kernels, python) = (arguments.kernels_dir.clone(), environment.path(&GGML_HSA_JIT_PYTHON));
-    let simulator = Simulator::new(&directory, kernels, python, Duration::from_secs(arguments.limit));
-    let simulator =
-        simulator.map_err(|error| Rejection { code: 3, problems: Vec::new(), message: error.to_string() })?;
-    let jobs = arguments.jobs.map_or_else(processors, usize::from);
-    let simulated = simulator.run(&wanted, &arguments.arch, jobs);
-    let right = simulated.iter().filter(|one| matches!(one.verdict, Verdict::Right { .. })).count();
-    let is_good = right > 0 && !simulated.iter().any(|one| one.verdict.is_bad());
-    let printed = if arguments.json {
-        print_json(&json!({"version": 1, "right": right, "total": simulated.len(), "simulated": simulated}))
-    } else {
-        print_simulated(&simulated, right, &mut io::stdout().lock())
-    };
-    Ok((u8::from(!is_good), printed))
-}
-
-/// The IRON folder of the installation or of the sources that the program `image` is in.
-fn iron_folder(image: &Path) -> Option<PathBuf> {
-    let sources = image.ancestors().map(|folder| folder.join("jit-iron/iron"));
-    iron::installed(image).into_iter().chain(sources).find(|folder| folder.join(SIMULATOR).is_file())
-}
-
-fn print_simulated(simulated: &[Simulated], right: usize, out: &mut impl Write) -> io::Result<()> {
-    for Simulated { name, arch, verdict, cores, columns, .. } in simulated {
-        match verdict {
-            Verdict::Right { nmse } => {
-                writeln!(out, "right {arch}/{name}: error {nmse:.1e}, {cores} core(s) of {columns} column(s)")?;
-            }
-            Verdict::Wrong { nmse, allowed, element, found, expected } => writeln!(
-                out,
-                "WRONG {arch}/{name}: error {nmse:.1e}, {allowed:.1e} allowed; element {element} is {found}, not {expected}"
-            )?,
-            Verdict::Failed { cause, place } => {
-                let place = place.as_ref().map(|place| format!(" ({place})")).unwrap_or_default();
-                writeln!(out, "FAILED {arch}/{name}: {cause}{place}")?;
-            }
-            Verdict::Unsupported { cause } => writeln!(out, "none {arch}/{name}: {cause}")?,
-        }
-    }
-    writeln!(out, "Simulated {right}/{} kernel(s) with right results", simulated.len())
 }
 
 fn arches() -> ArchRegistry {
