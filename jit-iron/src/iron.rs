@@ -49,6 +49,14 @@ pub fn installed(image: &Path) -> Option<PathBuf> {
     Some(installation::data(image.parent()?)?.join("iron"))
 }
 
+/// The IRON folder for the program `image`: what was installed with it, else that of the sources below which it was built. Where
+/// there is neither, the place where it would be installed.
+pub fn of_program(image: &Path) -> Option<PathBuf> {
+    let sources = || image.ancestors().map(|folder| folder.join("jit-iron/iron"));
+    let has_worker = |folder: &PathBuf| folder.join(WORKER).is_file();
+    installed(image).into_iter().chain(sources()).find(has_worker).or_else(|| installed(image))
+}
+
 impl IronPlaces {
     /// A compiler of the designs, to which limits can be added. Starts nothing: whether the toolchain exists shows
     /// when a kernel is requested.

@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The compiler that makes code for the array, of `jobs` kernels at a time, with one worker started. The designs' worker is in
-/// the folder that `GGML_HSA_IRON_DIR` names, else in the installation of the program `image`; the designs are in `kernels`, else
-/// beside it. With `verbose` the toolchain's output is shown while it runs.
+/// the folder that `GGML_HSA_IRON_DIR` names, else where [`iron::of_program`] finds it; the designs are in `kernels`, else beside it. With `verbose` the toolchain's output is shown while it runs.
 ///
 /// # Errors
 /// [`CompileError::Unavailable`] when IRON is not installed or its environment is not active.
@@ -27,8 +26,8 @@ pub fn iron_compiler(
             "{reason} (--dry-run checks a configuration without IRON, --compiler reference generates kernels for simulated devices)"
         ))
     };
-    let installed = image.and_then(iron::installed);
-    let Some(directory) = environment.path(&GGML_HSA_IRON_DIR).or(installed) else {
+    let found = image.and_then(iron::of_program);
+    let Some(directory) = environment.path(&GGML_HSA_IRON_DIR).or(found) else {
         return Err(unavailable(format!(
             "{GGML_HSA_IRON_DIR} is not set, and the installation folder of this program is unknown"
         )));
@@ -61,6 +60,20 @@ mod tests {
         assert!(message.starts_with("GGML_HSA_IRON_DIR is not set") && message.contains("--dry-run"), "{message}");
         let message = rejection(&Environment::default(), Some(Path::new("/no/bin/tool")));
         assert!(message.contains("/no/share/ggml-hsa/iron: there is no worker.py"), "{message}");
+    }
+
+    #[test]
+    fn the_sources_are_found_from_a_build_and_an_installation_goes_before() {
+        let root = tempfile::tempdir().unwrap();
+        let program = root.path().join("build/bin/tool");
+        let [installed, sources] =
+            ["build/share/ggml-hsa/iron", "jit-iron/iron"].map(|folder| root.path().join(folder));
+        assert_eq!(iron::of_program(&program), iron::installed(&program));
+        for folder in [&sources, &installed] {
+            fs::create_dir_all(folder).unwrap();
+            fs::write(folder.join("worker.py"), "").unwrap();
+            assert_eq!(iron::of_program(&program).as_ref(), Some(folder));
+        }
     }
 
     /// What a Python without IRON says, word for word as the C++ backend's tool, and the next step.

@@ -64,7 +64,7 @@ struct Arguments {
     /// Directory for the kernels, with a folder per generation
     #[arg(long, value_name = "DIR", required_unless_present_any = ["dry_run", "simulate"])]
     output_dir: Option<PathBuf>,
-    /// Folder of the kernel sources [default: those of this build]
+    /// Folder of the kernel sources [default: those installed, or of the sources this was built in]
     #[arg(long, value_name = "DIR")]
     kernels_dir: Option<PathBuf>,
     /// Which compiler generates the kernels [default: native where it has the kernel, iron for the rest]

@@ -5,7 +5,7 @@ use aie_driver_xdna::route::Route;
 use aie_hal::{ArchRegistry, Environment};
 use aie_jit_iron::configuration::KernelRequest;
 use aie_jit_iron::iron;
-use aie_jit_iron::pregeneration::simulation::{Difference, Other, OtherWay, SIMULATOR, Simulated, Simulator, Verdict};
+use aie_jit_iron::pregeneration::simulation::{Difference, Other, OtherWay, Simulated, Simulator, Verdict};
 use aie_jit_iron::settings::{GGML_HSA_IRON_DIR, GGML_HSA_JIT_PYTHON};
 use aie_jit_native::NativeCompiler;
 use aie_jit_native::selftest::Material;
@@ -14,7 +14,6 @@ use ggml_hsa::drivers;
 use ggml_hsa::selftest::dispatch::dispatch;
 use serde_json::json;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Simulates, and prints what became of each kernel: the exit code, and whether that could be printed.
@@ -23,7 +22,7 @@ pub fn run(arguments: &Arguments) -> Result<(u8, io::Result<()>), Rejection> {
     let wanted = wanted(arguments, &arches())?;
     let environment = Environment::process();
     let image = std::env::current_exe().ok();
-    let directory = environment.path(&GGML_HSA_IRON_DIR).or_else(|| image.as_deref().and_then(iron_folder));
+    let directory = environment.path(&GGML_HSA_IRON_DIR).or_else(|| image.as_deref().and_then(iron::of_program));
     let Some(directory) = directory else {
         let message = "there is no simulator beside this program; name the folder with it with";
         return Err(missing(format!("{message} {GGML_HSA_IRON_DIR}")));
@@ -42,12 +41,6 @@ pub fn run(arguments: &Arguments) -> Result<(u8, io::Result<()>), Rejection> {
         print(&simulated, right, &mut io::stdout().lock())
     };
     Ok((u8::from(!is_good), printed))
-}
-
-/// The IRON folder of the installation or of the sources that the program `image` is in.
-fn iron_folder(image: &Path) -> Option<PathBuf> {
-    let sources = image.ancestors().map(|folder| folder.join("jit-iron/iron"));
-    iron::installed(image).into_iter().chain(sources).find(|folder| folder.join(SIMULATOR).is_file())
 }
 
 /// What the native kernel computes on the emulated array.

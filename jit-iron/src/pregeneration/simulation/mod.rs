@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// The simulator's file in the IRON folder.
-pub const SIMULATOR: &str = "simulate.py";
+const SIMULATOR: &str = "simulate.py";
 
 /// The simulator cannot be used.
 #[derive(Debug, Error)]
