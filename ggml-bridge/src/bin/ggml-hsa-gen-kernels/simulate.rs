@@ -2,14 +2,14 @@
 
 use super::{Arguments, Rejection, arches, print_json, processors, wanted};
 use aie_driver_xdna::route::Route;
-use aie_hal::{ArchRegistry, Environment};
+use aie_hal::{ArchRegistry, Environment, KernelArtifact};
 use aie_jit_iron::configuration::KernelRequest;
 use aie_jit_iron::iron;
 use aie_jit_iron::pregeneration::simulation::{Difference, Other, OtherWay, Simulated, Simulator, Verdict};
 use aie_jit_iron::settings::{GGML_HSA_IRON_DIR, GGML_HSA_JIT_PYTHON};
 use aie_jit_native::NativeCompiler;
 use aie_jit_native::selftest::Material;
-use aie_ops::compiler::KernelCompiler;
+use aie_ops::compiler::{CompileError, KernelCompiler};
 use ggml_hsa::drivers;
 use ggml_hsa::selftest::dispatch::dispatch;
 use serde_json::json;
@@ -44,9 +44,17 @@ pub fn run(arguments: &Arguments) -> Result<(u8, io::Result<()>), Rejection> {
 }
 
 /// What the native kernel computes on the emulated array.
-fn native(kernel: &KernelRequest, sources: &[&[u8]]) -> Result<Vec<u8>, String> {
+fn native(kernel: &KernelRequest, sources: &[&[u8]]) -> Result<Vec<u8>, Verdict> {
+    let failed = |cause: String| Verdict::Failed { cause, place: None };
     let made = NativeCompiler::default().compile(kernel.op, &kernel.node, &kernel.arch);
-    let artifact = made.map_err(|error| error.to_string())?;
+    let artifact = made.map_err(|error| match error {
+        CompileError::Unsupported(cause) => Verdict::Unsupported { cause },
+        other => failed(other.to_string()),
+    })?;
+    executed(kernel, sources, &artifact).map_err(failed)
+}
+
+fn executed(kernel: &KernelRequest, sources: &[&[u8]], artifact: &KernelArtifact) -> Result<Vec<u8>, String> {
     let uri = format!("{}:{}", aie_driver_mock::SCHEME, kernel.arch.name);
     let devices = drivers::registry(ArchRegistry::builtin(), Route::default(), true).open(&uri);
     let device = devices.map_err(|error| error.to_string())?.into_iter().next();
@@ -59,7 +67,7 @@ fn native(kernel: &KernelRequest, sources: &[&[u8]]) -> Result<Vec<u8>, String> 
         before: vec![0; bytes],
         expected: vec![0; bytes],
     };
-    dispatch(&*device, &*queue, &material, &artifact).map_err(|error| error.to_string())
+    dispatch(&*device, &*queue, &material, artifact).map_err(|error| error.to_string())
 }
 
 fn print(simulated: &[Simulated], right: usize, out: &mut impl Write) -> io::Result<()> {

@@ -89,8 +89,8 @@ impl Verdict {
 /// Computes a kernel another way: the bytes of its result, from those of the sources that are present.
 ///
 /// # Errors
-/// Why it has no such result.
-pub type OtherWay<'a> = dyn Fn(&KernelRequest, &[&[u8]]) -> Result<Vec<u8>, String> + Sync + 'a;
+/// [`Verdict::Unsupported`] when this way does not have the kernel, [`Verdict::Failed`] when it went wrong.
+pub type OtherWay<'a> = dyn Fn(&KernelRequest, &[&[u8]]) -> Result<Vec<u8>, Verdict> + Sync + 'a;
 
 /// The same kernel, computed another way.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -262,7 +262,7 @@ impl Simulator {
                     let difference = |result: Vec<u8>| values::difference(node.output.dtype, &found, &result);
                     Other { verdict: judged(&found), beside: result.and_then(difference) }
                 }
-                Err(cause) => Other { verdict: Verdict::Unsupported { cause }, beside: None },
+                Err(verdict) => Other { verdict, beside: None },
             }
         });
     }

@@ -71,9 +71,12 @@ fn another_way_is_compared_with_both() {
     let difference = other.beside.unwrap();
     assert!(difference.elements == 1 && difference.of == 16 && difference.nmse > 1e-3, "{difference:?}");
 
-    let one = simulated(sums, Some(&|_, _| Err("no such way".into())));
-    let expected = Other { verdict: Verdict::Unsupported { cause: "no such way".into() }, beside: None };
-    assert!(!one.is_bad() && one.other == Some(expected));
+    let unsupported = || Verdict::Unsupported { cause: "no such way".into() };
+    let failed = || Verdict::Failed { cause: "a lock is never released".into(), place: None };
+    for (verdict, is_bad) in [(unsupported(), false), (failed(), true)] {
+        let one = simulated(sums, Some(&|_, _| Err(verdict.clone())));
+        assert_eq!((one.is_bad(), one.other), (is_bad, Some(Other { verdict: verdict.clone(), beside: None })));
+    }
 }
 
 #[test]
