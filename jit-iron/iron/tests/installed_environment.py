@@ -3,7 +3,7 @@
 
     python3 installed_environment.py FOLDER        FOLDER has env_setup.sh
 
-`python3 -m venv` gives an environment with doubles of aiecc and Peano and the simulator's stand-in for IRON, and pip installs nothing.
+The virtual environment is there already, with doubles of aiecc and Peano and the simulator's stand-in for IRON; pip installs nothing.
 Everything else is the folder's own: the script, the requirements, the worker, the designs. Needs numpy and ml_dtypes. The exit code is 0
 when the script says ready after it has compiled, and stops saying so when aiecc fails.
 """
@@ -20,17 +20,18 @@ RELEASES = {"1.3.1": "1.3", "1.4.4": "1.4"}
 
 
 def source(script: Path, release: str, folder: Path, **variables: str) -> tuple[str, list]:
-    """What the script prints, and the sources that Peano's double was given."""
+    """What the script prints, and the runs of the doubles meanwhile."""
     root = folder / "environment"
     if not root.is_dir():
         root.mkdir()
         stand_in(Installation(root, release), RELEASES[release])
         (root / "bin" / "activate").write_text(f'PATH="{root}/bin:$PATH"\n', encoding="utf-8")
-        # What pip says it has installed: nothing is left to do.
+        # The note of what is installed: nothing is left to do.
         requirements = {"1.3.1": "requirements.txt", "1.4.4": "requirements-1.4.txt"}[release]
         (root / "ggml-hsa-requirements.txt").write_bytes((script.parent / requirements).read_bytes())
     kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
     log = folder / "log.jsonl"
+    log.unlink(missing_ok=True)
     environment = {**kept, "HOME": str(folder), "DOUBLE_IRON": release, "DOUBLE_LOG": str(log), **variables}
     for name, file in (("DOUBLE_PDI", "given.pdi"), ("DOUBLE_INSTRUCTIONS", "given_insts.bin")):
         environment[name] = str(root / file)
@@ -50,8 +51,9 @@ def main() -> int:
                 print(f"{script}: with an aiecc that fails, it said:\n{said}", file=sys.stderr)
                 return 1
             said, runs = source(script, release, folder)
-            compiled = [run for run in runs if '"clang++"' in run and "add_tile" in run]
-            if not said.endswith(f"IRON {release} is ready\nstatus 0\n") or len(compiled) < 2:
+            cores = [run for run in runs if '"clang++"' in run and "add_tile" in run]
+            kernels = [run for run in runs if '"aiecc"' in run]
+            if not said.endswith(f"IRON {release} is ready\nstatus 0\n") or (len(cores), len(kernels)) != (2, 2):
                 print(f"{script}: with tools that compile, it said:\n{said}", file=sys.stderr)
                 return 1
     print(f"{script}: ready with {' and '.join(RELEASES)} after compiling a kernel for each generation")

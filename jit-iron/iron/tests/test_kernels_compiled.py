@@ -1,6 +1,6 @@
 """The designs through the worker: the stand-in for IRON makes their modules, doubles of aiecc and Peano take what is made of them.
 
-Shown is that every design gets through a worker with both forms of IRON's API, and that aiecc and Peano are given files that exist. The
+Shown is that designs of every file get through a worker with both forms of IRON's API, and that aiecc and Peano are given files that exist. The
 doubles compile nothing; test_kernels_simulated.py has what designs compute.
 """
 
@@ -29,7 +29,7 @@ def tensor(dtype, shape):
 
 
 def kernels():
-    """File, function, result, sources and parameters of a kernel of each function and type."""
+    """File, function, result, sources and parameters of kernels, some of each file and type."""
     for dtype in ("f32", "bf16"):
         flat, rows = tensor(dtype, FLAT), tensor(dtype, ROWS)
         for name in ("add", "sub", "mul", "div"):
@@ -66,7 +66,7 @@ class CompiledTest(Case):
     def line(self, installation):
         return [str(installation.python), str(IRON / "worker.py")]
 
-    def test_every_design_gets_through_the_worker(self):
+    def test_designs_of_every_file_get_through_the_worker(self):
         listed = list(kernels())
         for release in ("1.3", "1.4"):
             installation = self.simulated(release)

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The compiler that makes code for the array, of `jobs` kernels at a time, with one worker started. The designs' worker is in
-/// the folder that `GGML_HSA_IRON_DIR` names, else where [`iron::of_program`] finds it; the designs are in `kernels`, else beside it. With `verbose` the toolchain's output is shown while it runs.
+/// the folder that `GGML_HSA_IRON_DIR` names, else where [`iron::of_program`] finds it; the designs are in `kernels`, else
+/// beside it. With `verbose` the toolchain's output is shown while it runs.
 ///
 /// # Errors
 /// [`CompileError::Unavailable`] when IRON is not installed or its environment is not active.
