@@ -116,12 +116,9 @@ def design_module(folder: Path, source: str, function: str, arch: str, node: dic
     _clear_registry()
     foreign = descriptor(folder, lambda path: _import(folder, path))
     inputs = [None if source is None else foreign(TensorDesc.from_json(source)) for source in node["sources"]]
-    result = made(
-        arch=arch,
-        input_tensors=inputs,
-        output_tensor=foreign(TensorDesc.from_json(node["output"])),
-        op_params=bytearray(struct.pack(f"<{_PARAMETERS}i", *node["params"])),
-    )
+    params = bytearray(struct.pack(f"<{_PARAMETERS}i", *node["params"]))
+    # By position, as the worker calls them: designs of others may call their parameters as they like.
+    result = made(arch, inputs, foreign(TensorDesc.from_json(node["output"])), params)
     result = specified(result, f"{source}: {function}")
     if not isinstance(result, SimulatedModule):
         raise Unsupported(

@@ -1,7 +1,7 @@
 //! A compiler for tests.
 
 use aie_hal::{Arch, KernelArtifact};
-use aie_ops::compiler::{CompileError, KernelCompiler, ReferenceCompiler};
+use aie_ops::compiler::{CompileError, DesignName, KernelCompiler, ReferenceCompiler};
 use aie_ops::{Node, Operation};
 use parking_lot::Mutex;
 use std::sync::Barrier;
@@ -15,6 +15,8 @@ pub(crate) struct Double {
     pub(crate) is_immediate: bool,
     pub(crate) identity: Mutex<String>,
     pub(crate) error: Mutex<Option<CompileError>>,
+    /// The last that was named.
+    pub(crate) design: Mutex<String>,
     /// The output of this many elements is the only one that `error` is for.
     pub(crate) fails_for: Option<usize>,
     pub(crate) panics_for: Option<usize>,
@@ -34,6 +36,7 @@ impl Double {
             is_immediate: false,
             identity: Mutex::new(identity.into()),
             error: Mutex::default(),
+            design: Mutex::default(),
             fails_for: None,
             panics_for: None,
             takes: Duration::ZERO,
@@ -73,5 +76,15 @@ impl KernelCompiler for Double {
             Some(error) if self.fails_for.is_none_or(|count| count == node.output.elements()) => Err(error.clone()),
             _ => ReferenceCompiler.compile(op, node, arch),
         }
+    }
+    fn compile_design(
+        &self,
+        design: &DesignName<'_>,
+        op: &dyn Operation,
+        node: &Node,
+        arch: &Arch,
+    ) -> Result<KernelArtifact, CompileError> {
+        *self.design.lock() = design.to_string();
+        self.compile(op, node, arch)
     }
 }

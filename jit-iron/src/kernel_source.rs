@@ -3,6 +3,7 @@
 //! Files and functions of the operations that the C++ ggml-hsa backend has are named as there, so that its configurations for
 //! `ggml-hsa-gen-kernels` work; the others follow the same pattern.
 
+use aie_ops::compiler::DesignName;
 use aie_ops::table;
 
 /// Unary functions that are operations of their own in ggml, and named as such.
@@ -35,6 +36,11 @@ impl KernelSource {
             }
             _ => Self { file: format!("{name}.py"), function: format!("ggml_op_{name}") },
         }
+    }
+
+    /// It, for a compiler.
+    pub fn name(&self) -> DesignName<'_> {
+        DesignName { file: &self.file, function: &self.function }
     }
 
     /// The operation that `function` is the design of.

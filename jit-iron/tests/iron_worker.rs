@@ -7,15 +7,17 @@ mod rig;
 
 use aie_hal::format::cdo::CdoBuilder;
 use aie_hal::format::pdi;
-use aie_hal::{Arch, KernelArtifact};
+use aie_hal::{Arch, ArchRegistry, KernelArtifact};
+use aie_jit_iron::configuration::{Document, Rules, parse};
 use aie_jit_iron::iron::IronPlaces;
 use aie_jit_iron::manifest::Manifest;
-use aie_jit_iron::{KernelCache, KernelStore, StoreCounters};
-use aie_ops::Operation;
+use aie_jit_iron::pregeneration::{Interruption, Options, OutputDirectory, Progress, Status, generate};
+use aie_jit_iron::{KernelCache, KernelDirectory, KernelStore, StoreCounters, Wanted};
 use aie_ops::compiler::{KernelCompiler, ReferenceCompiler};
+use aie_ops::{F16Policy, Operation};
 use rig::{arch, sum};
 use rstest::rstest;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -162,4 +164,43 @@ fn without_the_toolchain_cached_kernels_are_taken() {
     let message = store.get(rig.op, &sum(32).1, &rig.arch).unwrap_err().to_string();
     assert!(message.contains("Failed to import kernel build module: No module named 'numpy'"), "{message}");
     assert!(message.contains("source env_setup.sh"), "{message}");
+}
+
+/// A folder that somebody else wrote: packages with relative imports, functions of any name that return specifications.
+#[test]
+fn a_configuration_names_designs_of_others() {
+    let rig = Rig::new("1.4.4");
+    let folder = iron().join("tests/packages/specified");
+    let kernel = |function: &str, operation: &str| {
+        let tensor = "(64,1,1,1)/f32";
+        let mut kernel = json!({"kernel_name": function, "kernel_source": "ops.py", "arch": "aie2p",
+            "input_tensors": [tensor, tensor], "output_tensor": tensor, "exported_name": format!("{function}{operation}")});
+        if !operation.is_empty() {
+            kernel["operation"] = operation.into();
+        }
+        kernel
+    };
+    let functions = [("own_unbound", "ADD"), ("own_alternatives", ""), ("own_of_another", ""), ("own_missing", "")];
+    let kernels: Vec<Value> = functions.iter().map(|(function, operation)| kernel(function, operation)).collect();
+    let arches = ArchRegistry::builtin();
+    let document = Document::new("c.json", json!({ "kernels": kernels }).to_string());
+    let rules = Rules { arches: &arches, f16: F16Policy::F32, kernels_dir: Some(&folder) };
+    let wanted = parse(&document, &rules).unwrap();
+    let places =
+        IronPlaces { directory: iron(), kernels: Some(folder.clone()), python: Some(rig.root.path().join("python")) };
+    let compiler = places.compiler().unwrap();
+    let path = rig.root.path().join("out");
+    let output = OutputDirectory::open(&path).unwrap();
+    let options = Options { jobs: 1, force: false, arches: Vec::new() };
+    let (silent, never) = (Progress::silent(), Interruption::default());
+    let (report, _) = generate(&wanted, &[&compiler], &output, &options, &silent, &never);
+    let told: Vec<(Status, &str)> =
+        report.kernels.iter().map(|kernel| (kernel.status, kernel.cause.as_deref().unwrap_or_default())).collect();
+    assert_eq!(told[..2], [(Status::Made, ""); 2], "{told:?}");
+    for ((status, cause), expected) in told[2..].iter().zip(["own_of_another", "has no function own_missing"]) {
+        assert!(*status == Status::Failed && cause.contains(expected), "{cause}");
+    }
+    // The backend finds the one that computes an operation of ggml's.
+    assert!(KernelDirectory::open(&path).unwrap().load(&Wanted::of(rig.op, &sum(64).1, &rig.arch)).unwrap().is_some());
+    assert!(path.join("aie2p/ops.own_alternatives-64f32-64f32-64f32.pdi").is_file());
 }

@@ -3,7 +3,7 @@
 use crate::artifact::{BuildError, reference_artifact};
 use crate::{Node, Operation, Unsupported};
 use aie_hal::{Arch, KernelArtifact};
-use std::fmt::Debug;
+use std::fmt::{self, Debug, Display, Formatter};
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -41,6 +41,21 @@ impl CompileError {
 impl From<Unsupported> for CompileError {
     fn from(reason: Unsupported) -> Self {
         Self::Unsupported(reason.to_string())
+    }
+}
+
+/// Where a design is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DesignName<'a> {
+    /// Name of a file in the designs' folder.
+    pub file: &'a str,
+    /// Function in it.
+    pub function: &'a str,
+}
+
+impl Display for DesignName<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.function, self.file)
     }
 }
 
@@ -90,6 +105,20 @@ pub trait KernelCompiler: Send + Sync + Debug {
     /// [`CompileError::Unsupported`] when this compiler does not handle it, [`CompileError::Unavailable`] when it could not be
     /// tried, [`CompileError::Failed`] with the cause otherwise.
     fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError>;
+    /// [`KernelCompiler::compile`] from a design that the caller names, a function in a Python file of the designs' folder, instead
+    /// of the one that the compiler has for the operation.
+    ///
+    /// # Errors
+    /// As there; always [`CompileError::Unsupported`] from compilers that read no designs.
+    fn compile_design(
+        &self,
+        design: &DesignName<'_>,
+        _op: &dyn Operation,
+        _node: &Node,
+        _arch: &Arch,
+    ) -> Result<KernelArtifact, CompileError> {
+        Err(CompileError::Unsupported(format!("it does not read designs, and this is {design}")))
+    }
 }
 
 /// Makes reference artifacts, which a simulated device executes. On a real NPU they would configure nothing, so a

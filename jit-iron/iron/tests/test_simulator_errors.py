@@ -325,15 +325,15 @@ class Program(unittest.TestCase):
     from aie.iron.device import NPU2
     from design import Unsupported
 
-    def ggml_op_copy(arch, input_tensors, output_tensor, op_params):
+    def ggml_op_copy(generation, sources, result, parameters):
         print("designs may print")
-        if op_params[0] == 1:
+        if parameters[0] == 1:
             raise Unsupported("not this parameter")
-        kind = np.ndarray[(output_tensor.size + op_params[4],), np.dtype[np.int32]]
+        kind = np.ndarray[(result.size + parameters[4],), np.dtype[np.int32]]
         fifo = ObjectFifo(np.ndarray[(4,), np.dtype[np.int32]], name="in")
         runtime = Runtime()
         with runtime.sequence(kind, kind) as (a, c):
-            if op_params[0] != 2:
+            if parameters[0] != 2:
                 runtime.fill(fifo.prod(), a)
             else:
                 fifo.prod().attach(runtime)

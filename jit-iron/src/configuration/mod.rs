@@ -5,12 +5,14 @@
 //! carries its place, so that one run reports all that is wrong with a file. Nothing here compiles or writes, and nothing needs a
 //! toolchain.
 
+mod design;
 mod document;
 mod nearest;
 mod parameters;
 mod reader;
 mod request;
 pub mod tensor_text;
+mod unlisted;
 
 pub use document::{Document, Place, Problem, Value};
 pub use parameters::parse_parameters;

@@ -2,14 +2,14 @@
 //!
 //! Reading continues after a mistake, within an entry too, so that one run reports all that is wrong with a file.
 
+use super::design::{Asked, Chosen};
 use super::document::{Document, Member, Problem, Value, quoted};
 use super::nearest::{possible, suggestion};
 use super::parameters::parse_parameters;
 use super::request::{KernelRequest, KernelSet, check};
 use super::tensor_text;
-use crate::kernel_source::KernelSource;
 use aie_hal::{Arch, ArchRegistry};
-use aie_ops::{F16Policy, Node, OpParams, Operation, Tensor, table};
+use aie_ops::{F16Policy, Node, OpParams, Tensor, table};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const FILE_KEYS: [&str; 2] = ["kernels", "description"];
 /// Keys that every kernel must have, in the order in which the C++ tool asks for them.
 pub(super) const REQUIRED: [&str; 5] = ["kernel_name", "kernel_source", "arch", "input_tensors", "output_tensor"];
 /// Keys that a kernel may have.
-pub(super) const OPTIONAL: [&str; 3] = ["exported_name", "op_params", "description"];
+pub(super) const OPTIONAL: [&str; 4] = ["exported_name", "op_params", "operation", "description"];
 
 /// Longest name of a kernel's files in bytes: file systems allow 255, and the endings `_insts.bin` and those of temporary files
 /// are added.
@@ -30,7 +30,7 @@ pub struct Rules<'a> {
     pub arches: &'a ArchRegistry,
     /// How f16 is computed; decides the names of kernels, so it must match the backend's setting.
     pub f16: F16Policy,
-    /// Where the designs must be, when they are not those of this build.
+    /// Where the designs must be, when they are not those of this build. Then functions may be named that the table does not have.
     pub kernels_dir: Option<&'a Path>,
 }
 
@@ -39,13 +39,14 @@ pub struct Rules<'a> {
 /// # Errors
 /// Everything that is wrong with it, in the order of the file. Never empty.
 pub fn parse(document: &Document, rules: &Rules<'_>) -> Result<KernelSet, Vec<Problem>> {
-    let mut reader = Reader { rules, problems: Vec::new() };
+    let mut reader = Reader { rules, problems: Vec::new(), notes: Vec::new() };
     let mut names = KernelSet::default();
     for kernel in reader.file(document).unwrap_or_default() {
         let added = names.add(kernel);
         reader.keep(added);
     }
     if reader.problems.is_empty() {
+        names.notes.extend(reader.notes);
         return Ok(names);
     }
     reader.problems.sort_by_key(|problem| problem.place.position);
@@ -56,6 +57,7 @@ pub fn parse(document: &Document, rules: &Rules<'_>) -> Result<KernelSet, Vec<Pr
 struct Reader<'r> {
     rules: &'r Rules<'r>,
     problems: Vec<Problem>,
+    notes: Vec<Problem>,
 }
 
 impl Reader<'_> {
@@ -119,15 +121,12 @@ impl Reader<'_> {
         let exported_name = get("exported_name").and_then(|value| self.exported_name(value));
         let params = get("op_params").map_or_else(|| Ok(OpParams::default()), parse_parameters);
         let params = params.map_err(|problems| self.problems.extend(problems)).ok();
-        let op = get("kernel_name").and_then(|value| self.operation(value));
-        if let Some(value) = get("kernel_source") {
-            self.check_source(value, op);
-        }
+        let chosen = self.design(get("kernel_name"), get("kernel_source"), get("operation"));
         let arch = get("arch").and_then(|value| self.arch(value));
         let inputs = get("input_tensors").and_then(|value| self.inputs(value));
         let output = get("output_tensor").and_then(|value| self.tensor(value));
 
-        let (op, mut sources) = (op?, inputs?);
+        let (Chosen { op, source, note }, mut sources) = (chosen?, inputs?);
         while matches!(sources.last(), Some(None)) {
             sources.pop();
         }
@@ -140,7 +139,8 @@ impl Reader<'_> {
         if self.problems.len() > before {
             return None;
         }
-        let kernel = KernelRequest::new(entry.place(), op, node, arch);
+        self.notes.extend(note.map(|note| entry.problem(note)));
+        let kernel = KernelRequest { source, ..KernelRequest::new(entry.place(), op, node, arch) };
         Some(match exported_name {
             Some(exported_name) => KernelRequest { exported_name, ..kernel },
             None => kernel,
@@ -159,27 +159,37 @@ impl Reader<'_> {
         Some(name)
     }
 
-    fn operation(&mut self, value: &Value<'_>) -> Option<&'static dyn Operation> {
-        let name = self.string("kernel_name", value)?;
-        if let Some(op) = KernelSource::operation(&name) {
-            return Some(op);
-        }
-        let near = match table::lookup(&name) {
-            Some(op) => format!("; did you mean {}?", KernelSource::of(op).function),
-            None => suggestion(&name, table::all().map(|op| KernelSource::of(op).function)),
-        };
-        let separator = if near.is_empty() { ";" } else { "" };
-        let forms = "kernels are named ggml_op_add, ggml_unary_op_relu, ggml_glu_op_swiglu, after ggml's operations";
-        self.report(value, format!("unknown kernel '{}'{near}{separator} {forms}", quoted(&name)));
-        None
+    /// The design of an entry; `None` when anything is wrong with it.
+    fn design(
+        &mut self,
+        function: Option<&Value<'_>>,
+        file: Option<&Value<'_>>,
+        operation: Option<&Value<'_>>,
+    ) -> Option<Chosen> {
+        let operation = operation.map(|value| self.operation(value));
+        let name = function.and_then(|value| self.string("kernel_name", value));
+        let source = file.and_then(|value| self.string("kernel_source", value));
+        let (name, source, operation) = (name?, source?, operation.map_or(Some(None), |name| name.map(Some))?);
+        let asked = Asked { function: &name, file: &source, operation, folder: self.rules.kernels_dir };
+        asked
+            .choose()
+            .map_err(|wrong| {
+                for (value, reason) in [(function, wrong.function), (file, wrong.file)] {
+                    self.problems.extend(value.zip(reason).map(|(value, reason)| value.problem(reason)));
+                }
+            })
+            .ok()
     }
 
-    /// Whether the design of `op` is there (any design, when the operation is not known).
-    fn check_source(&mut self, value: &Value<'_>, op: Option<&'static dyn Operation>) {
-        let Some(source) = self.string("kernel_source", value) else { return };
-        if let Err(reason) = check_source(&source, op, self.rules.kernels_dir) {
-            self.report(value, format!("Kernel source not found: {reason}"));
+    fn operation(&mut self, value: &Value<'_>) -> Option<&'static str> {
+        let name = self.string("operation", value)?;
+        let op = table::lookup(&name);
+        if op.is_none() {
+            let near = suggestion(&name, table::all().map(|op| op.name()));
+            let message = format!("unknown operation '{}'{near}; possible: ggml's names, such as ADD", quoted(&name));
+            self.report(value, message);
         }
+        op.map(|op| op.name())
     }
 
     fn arch(&mut self, value: &Value<'_>) -> Option<Arc<Arch>> {
@@ -214,36 +224,6 @@ impl Reader<'_> {
 
 fn member<'m, 'd>(members: &'m [Member<'d>], key: &str) -> Option<&'m Value<'d>> {
     members.iter().find(|member| member.key == key).map(|member| &member.value)
-}
-
-/// What is wrong with `source` as the file of the design of `op`, in `folder` if that is given.
-fn check_source(source: &str, op: Option<&'static dyn Operation>, folder: Option<&Path>) -> Result<(), String> {
-    let shown = quoted(source);
-    match op.map(KernelSource::of) {
-        Some(KernelSource { file, function }) if file != source => {
-            return Err(format!("{shown} has no {function}; it is in {file}"));
-        }
-        Some(_) => {}
-        None => {
-            let mut files: Vec<String> = table::all().map(|op| KernelSource::of(op).file).collect();
-            files.sort();
-            files.dedup();
-            if !files.iter().any(|file| file == source) {
-                return Err(format!("{shown}{}", possible(source, &files)));
-            }
-        }
-    }
-    // The name is one of ours by now, so it does not leave the folder.
-    let Some((folder, path)) = folder.map(|folder| (folder, folder.join(source))).filter(|(_, path)| !path.is_file())
-    else {
-        return Ok(());
-    };
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let mut there: Vec<String> = names.filter(|name| name.ends_with(".py")).collect();
-    there.sort();
-    let there = if there.is_empty() { "no .py file".into() } else { there.join(", ") };
-    Err(format!("{}; the folder has {there}; correct --kernels-dir", path.display()))
 }
 
 /// Whether a kernel's files may have this name. It comes from a file that may come from someone else, so only names are accepted

@@ -10,8 +10,12 @@
 
 use super::document::{Place, Problem, quoted};
 use super::tensor_text::describe;
+use crate::kernel_source::KernelSource;
+use crate::manifest::Origin;
 use crate::wanted::{Wanted, same_kernel};
 use aie_hal::Arch;
+use aie_hal::artifact::Digest;
+use aie_ops::compiler::KernelCompiler;
 use aie_ops::normalise::normalise;
 use aie_ops::tensor::TensorError;
 use aie_ops::{DataType, F16Policy, Node, Operation, Placement, Tensor, Unsupported, table};
@@ -59,10 +63,35 @@ pub struct KernelRequest {
     pub stem: String,
     /// The name of the files.
     pub exported_name: String,
+    /// The design, where it is not the operation's own.
+    pub source: Option<KernelSource>,
 }
 
 impl KernelRequest {
-    /// Whether one artifact serves both.
+    /// Whether its operation is in the table, so that there is a reference kernel and backends look for it.
+    pub fn is_listed(&self) -> bool {
+        table::lookup(self.op.name()).is_some()
+    }
+
+    /// The design that it is compiled from.
+    pub fn design(&self) -> KernelSource {
+        self.source.clone().unwrap_or_else(|| KernelSource::of(self.op))
+    }
+
+    /// What its kernel would be built from and by, if `compiler` built it.
+    pub fn origin(&self, compiler: &dyn KernelCompiler) -> Origin {
+        let origin = Origin::of(compiler);
+        match &self.source {
+            // The same files, and another design in them.
+            Some(source) => {
+                let sources = Digest::of(format!("{} {}", origin.sources, source.name()).as_bytes());
+                Origin { sources: sources.to_string(), ..origin }
+            }
+            None => origin,
+        }
+    }
+
+    /// Whether both compute the same, be it from different designs.
     pub fn same_kernel(&self, other: &Self) -> bool {
         self.op.name() == other.op.name()
             && self.arch.name == other.arch.name
@@ -73,7 +102,7 @@ impl KernelRequest {
     pub(super) fn new(place: Place, op: &'static dyn Operation, node: Node, arch: Arc<Arch>) -> Self {
         let wanted = Wanted::of(op, &node, &arch);
         let (stem, name) = (wanted.stem(), wanted.name);
-        Self { place, op, node, arch, name, exported_name: stem.clone(), stem }
+        Self { place, op, node, arch, name, exported_name: stem.clone(), stem, source: None }
     }
 }
 
@@ -168,7 +197,7 @@ impl KernelSet {
         let key = |name: &str| (kernel.arch.name.clone(), name.to_owned());
         let exported = key(&kernel.exported_name);
         if let Some(other) = self.find(&self.exported, &exported) {
-            if other.same_kernel(&kernel) {
+            if other.same_kernel(&kernel) && other.source == kernel.source {
                 let message = format!("the same kernel as {}; it is generated once", other.place);
                 self.notes.push(Problem::new(&kernel.place, message));
                 return Ok(());
@@ -188,6 +217,10 @@ impl KernelSet {
                 named.place, other.place
             );
             return Err(Problem::new(&kernel.place, message));
+        }
+        if let Some(other) = self.same_as(&kernel).filter(|other| other.source != kernel.source) {
+            let message = format!("computes the same as {}, by another design; backends find that one", other.place);
+            self.notes.push(Problem::new(&kernel.place, message));
         }
         let index = self.kernels.len();
         self.exported.insert(exported, index);

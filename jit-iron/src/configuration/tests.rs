@@ -89,6 +89,61 @@ fn a_folder_of_designs_must_have_the_file() {
     assert!(run_with(&kernels, F16Policy::F32, Some(folder.path())).is_ok());
 }
 
+/// A kernel's name comes from what is computed, its source is what the entry says.
+#[test]
+fn designs_that_the_table_does_not_have_are_taken_from_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("fast.py"), "def my_add(): ...\ndef ggml_op_add(): ...\ndef blend(): ...\n").unwrap();
+    fs::write(folder.path().join("binary_ops.py"), "def ggml_op_add(): ...\n").unwrap();
+    let take = |kernels: &[String]| run_with(kernels, F16Policy::F32, Some(folder.path()));
+    let mine = |function: &str, more: &str| {
+        sum("32,4,1,1", more).replace("ggml_op_add", function).replace("binary_ops", "fast")
+    };
+    let kernels = [
+        sum("32,4,1,1", ""),
+        mine("my_add", r#", "operation": "ADD", "exported_name": "mine""#),
+        mine("ggml_op_add", r#", "exported_name": "also_mine""#),
+        mine("blend", ""),
+    ];
+    let found = take(&kernels).unwrap();
+    let said = |kernel: &KernelRequest| {
+        (kernel.op.name().to_owned(), kernel.name.clone(), kernel.design().name().to_string(), kernel.is_listed())
+    };
+    let sum_name = "add-128f32-128f32-128f32";
+    let of = |op: &str, name: &str, design: &str, listed| (op.to_owned(), name.to_owned(), design.to_owned(), listed);
+    let expected = [
+        of("ADD", sum_name, "ggml_op_add of binary_ops.py", true),
+        of("ADD", sum_name, "my_add of fast.py", true),
+        of("ADD", sum_name, "ggml_op_add of fast.py", true),
+        // Nobody knows what it computes, so its tensors stay as they are.
+        of("fast.blend", "fast.blend-32x4f32-32x4f32-32x4f32", "blend of fast.py", false),
+    ];
+    assert_eq!(found.kernels.iter().map(said).collect::<Vec<_>>(), expected);
+    let notes: Vec<String> = found.notes.iter().map(ToString::to_string).collect();
+    let expected = [
+        "kernels[1]: computes the same as c.json:2:1: kernels[0], by another design; backends find that one",
+        "kernels[2]: computes the same as c.json:2:1: kernels[0], by another design",
+        "kernels[3]: blend is no design of ggml's operations, so that no backend looks for its kernel; if it computes",
+    ];
+    assert_eq!(notes.len(), expected.len(), "{notes:#?}");
+    for (note, expected) in notes.iter().zip(expected) {
+        assert!(note.contains(expected), "{note}");
+    }
+    // Under one name there is one of them.
+    let problems = take(&[sum("32,4,1,1", ""), mine("my_add", r#", "operation": "ADD""#)]).unwrap_err();
+    assert!(problems[0].contains("which is another kernel; choose another 'exported_name'"), "{problems:?}");
+    // The rules of an operation hold for every design of it.
+    let problems = take(&[mine("my_add", r#", "operation": "RELU""#)]).unwrap_err();
+    assert!(problems[0].contains("RELU"), "{problems:?}");
+    let problems = take(&[mine("my_add", r#", "operation": "ADDD""#)]).unwrap_err();
+    assert!(problems[0].contains("unknown operation 'ADDD'; did you mean ADD"), "{problems:?}");
+    let problems = run(&[mine("my_add", r#", "operation": "ADD""#)]).unwrap_err();
+    assert!(
+        problems[0].contains("designs of others are read from the folder that --kernels-dir names"),
+        "{problems:?}"
+    );
+}
+
 /// The types that the C++ tool's documents list beside the floats.
 #[rstest]
 fn whole_numbers_are_taken(

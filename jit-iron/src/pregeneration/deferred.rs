@@ -1,7 +1,7 @@
 //! A compiler that is started when it is asked for the first kernel.
 
 use aie_hal::{Arch, KernelArtifact};
-use aie_ops::compiler::{CompileError, KernelCompiler};
+use aie_ops::compiler::{CompileError, DesignName, KernelCompiler};
 use aie_ops::{Node, Operation};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -45,6 +45,16 @@ impl<F: Fn() -> Made + Send + Sync> KernelCompiler for Deferred<F> {
 
     fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
         self.made().clone()?.compile(op, node, arch)
+    }
+
+    fn compile_design(
+        &self,
+        design: &DesignName<'_>,
+        op: &dyn Operation,
+        node: &Node,
+        arch: &Arch,
+    ) -> Result<KernelArtifact, CompileError> {
+        self.made().clone()?.compile_design(design, op, node, arch)
     }
 }
 

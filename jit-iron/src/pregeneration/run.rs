@@ -8,7 +8,7 @@ use super::output::{Existing, Links, OutputDirectory, OutputError, existing, pla
 use super::progress::Progress;
 use super::report::{KernelReport, Report, Status};
 use crate::configuration::{KernelRequest, KernelSet};
-use crate::manifest::{Manifest, Origin};
+use crate::manifest::Manifest;
 use aie_hal::KernelArtifact;
 use aie_ops::compiler::{CompileError, KernelCompiler};
 use nix::sys::signal::{SigSet, Signal};
@@ -243,7 +243,7 @@ impl Run<'_> {
         kernel: &KernelRequest,
         report: &mut KernelReport,
     ) -> Result<(), NotMade> {
-        let origin = Origin::of(compiler);
+        let origin = kernel.origin(compiler);
         let found = existing(self.output.path(), kernel, Some(&origin));
         report.cause = None;
         report.found(found, self.force);
@@ -251,7 +251,10 @@ impl Run<'_> {
             return Ok(());
         }
         let start = Instant::now();
-        let compiled = compiler.compile(kernel.op, &kernel.node, &kernel.arch);
+        let compiled = match &kernel.source {
+            Some(source) => compiler.compile_design(&source.name(), kernel.op, &kernel.node, &kernel.arch),
+            None => compiler.compile(kernel.op, &kernel.node, &kernel.arch),
+        };
         let artifact = compiled.inspect_err(|error| match error {
             CompileError::Unavailable(_) => drop(self.unavailable.fetch_add(1, Relaxed)),
             CompileError::Failed(failure) => report.output = end_of(&failure.output),

@@ -11,8 +11,8 @@ use rstest::rstest;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::sync::Barrier;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Barrier};
 use tempfile::TempDir;
 
 /// Sums of so many floats, under names `s<elements>` or, for 0, under the name that is looked for.
@@ -71,6 +71,45 @@ fn kernels_are_made_and_then_kept() {
     let forced = Options { force: true, ..options(1) };
     let third = run_with(&wanted, &ReferenceCompiler, root.path(), &forced).0;
     assert_eq!(statuses(&third), [Status::Made, Status::Made]);
+}
+
+/// A compiler without designs of others says so, one behind it is asked, and another design is another kernel.
+#[test]
+fn designs_that_are_named_reach_the_compiler() {
+    let (root, folder) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    fs::write(folder.path().join("fast.py"), "def one(): ...\ndef two(): ...\n").unwrap();
+    let wanted = |function: &str| {
+        let text = format!(
+            r#"{{"kernels": [{{"kernel_name": "{function}", "kernel_source": "fast.py", "operation": "SQR", "arch": "aie2p",
+                "input_tensors": ["(8,1,1,1)/f32"], "output_tensor": "(8,1,1,1)/f32"}}]}}"#
+        );
+        let arches = ArchRegistry::builtin();
+        let rules = Rules { arches: &arches, f16: F16Policy::F32, kernels_dir: Some(folder.path()) };
+        parse(&Document::new("c.json", text), &rules).unwrap()
+    };
+    let double = Arc::new(Double::new("1"));
+    let behind = Arc::clone(&double);
+    let deferred = Deferred::new("double", move || Ok(Arc::clone(&behind) as Arc<dyn KernelCompiler>));
+    let run = |function: &str| {
+        let output = OutputDirectory::open(root.path()).unwrap();
+        let compilers: [&dyn KernelCompiler; 2] = [&ReferenceCompiler, &deferred];
+        let (silent, never) = (Progress::silent(), Interruption::default());
+        generate(&wanted(function), &compilers, &output, &options(1), &silent, &never).0
+    };
+    let first = run("one");
+    assert_eq!((statuses(&first), &*double.design.lock()), (vec![Status::Made], &"one of fast.py".to_owned()));
+    assert_eq!((first.kernels[0].compiler.as_str(), first.kernels[0].kernel.as_str()), ("double", "sqr-8f32-8f32"));
+    assert_eq!(statuses(&run("one")), [Status::Kept]);
+    let second = run("two");
+    assert_eq!((statuses(&second), &*double.design.lock()), (vec![Status::Made], &"two of fast.py".to_owned()));
+    let cause = second.kernels[0].cause.clone().unwrap();
+    assert!(cause.starts_with("rebuilt: it was built with sources"), "{cause}");
+    let alone = run_with(&wanted("one"), &ReferenceCompiler, root.path(), &options(1)).0;
+    let cause = alone.kernels[0].cause.clone().unwrap();
+    assert!(
+        cause.contains("reference does not support it: it does not read designs, and this is one of fast.py"),
+        "{cause}"
+    );
 }
 
 /// Kernels of whole numbers, as files that a simulated device computes with.

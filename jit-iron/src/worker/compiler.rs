@@ -10,7 +10,7 @@ use crate::kernel_files::assemble;
 use crate::kernel_source::KernelSource;
 use crate::wanted::Wanted;
 use aie_hal::{Arch, KernelArtifact};
-use aie_ops::compiler::{CompileError, Failure, KernelCompiler};
+use aie_ops::compiler::{CompileError, DesignName, Failure, KernelCompiler};
 use aie_ops::{Node, Operation, fit};
 use std::fmt;
 use std::path::PathBuf;
@@ -114,13 +114,25 @@ impl KernelCompiler for WorkerCompiler {
     /// killed from outside, or has no space left on the disk was unavailable. After three starts in a row that failed, or
     /// a worker that says that its toolchain is missing, all further calls are answered with the same reason.
     fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
+        self.compile_design(&KernelSource::of(op).name(), op, node, arch)
+    }
+
+    /// As [`KernelCompiler::compile`] does.
+    fn compile_design(
+        &self,
+        design: &DesignName<'_>,
+        op: &dyn Operation,
+        node: &Node,
+        arch: &Arch,
+    ) -> Result<KernelArtifact, CompileError> {
         let pool = &self.pool;
         let mut lease = pool.lend()?;
         let Some(worker) = lease.worker() else {
             return Err(CompileError::Unavailable(format!("the {} compiler has lost its worker", pool.name)));
         };
         let (compiler, limits, listener) = (pool.name.as_str(), &pool.limits, pool.listener.as_deref());
-        let task = Task { compiler, limits, listener, id: pool.next_job(), wanted: Wanted::of(op, node, arch) };
+        let wanted = Wanted::of(op, node, arch);
+        let task = Task { compiler, limits, listener, id: pool.next_job(), design, wanted };
         let (result, usable) = task.run(worker);
         if usable {
             lease.give_back();
@@ -148,6 +160,7 @@ struct Task<'a> {
     listener: Option<&'a Listener>,
     /// Unlike that of any other job of the worker.
     id: u64,
+    design: &'a DesignName<'a>,
     wanted: Wanted<'a>,
 }
 
@@ -205,14 +218,13 @@ impl Task<'_> {
                 path.display()
             ))
         })?;
-        let KernelSource { file, function } = KernelSource::of(self.wanted.op);
         let job = protocol::Job {
             id: self.id,
             kernel: self.wanted.name.clone(),
             arch: self.wanted.arch.name.clone(),
             node: self.wanted.node.clone(),
-            source: file,
-            function,
+            source: self.design.file.to_owned(),
+            function: self.design.function.to_owned(),
             work_dir: work_dir.to_owned(),
             verbose: self.listener.is_some(),
         };

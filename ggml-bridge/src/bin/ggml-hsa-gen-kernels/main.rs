@@ -44,6 +44,7 @@ Configuration:
     \"exported_name\": \"add_f32_1024\"}]}
   Tensors are (dim0,dim1,dim2,dim3)/dtype[/(stride0,stride1,stride2,stride3)], strides in elements.
   Optional: exported_name (default: the name the backend looks for), op_params.
+  With --kernels-dir, kernel_name is any function of any file there; \"operation\": \"ADD\" says what it computes.
 
 Exit codes:
   0  all kernels exist         2  configuration or usage is wrong, or there is no kernel to generate
@@ -64,7 +65,7 @@ struct Arguments {
     /// Directory for the kernels, with a folder per generation
     #[arg(long, value_name = "DIR", required_unless_present_any = ["dry_run", "simulate"])]
     output_dir: Option<PathBuf>,
-    /// Folder of the kernel sources [default: those installed, or of the sources this was built in]
+    /// Folder of the kernel sources, also of designs of others [default: those installed, or of the sources this was built in]
     #[arg(long, value_name = "DIR")]
     kernels_dir: Option<PathBuf>,
     /// Which compiler generates the kernels [default: native where it has the kernel, iron for the rest]

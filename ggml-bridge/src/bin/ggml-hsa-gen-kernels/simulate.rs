@@ -34,7 +34,8 @@ pub fn run(arguments: &Arguments) -> Result<(u8, io::Result<()>), Rejection> {
     let other: Option<&OtherWay<'_>> = if arguments.native { Some(&native) } else { None };
     let simulated = simulator.run(&wanted, &arguments.arch, jobs, other);
     let right = simulated.iter().filter(|one| matches!(one.verdict, Verdict::Right { .. })).count();
-    let is_good = right > 0 && !simulated.iter().any(Simulated::is_bad);
+    let ran = |one: &Simulated| matches!(one.verdict, Verdict::Right { .. } | Verdict::Unjudged);
+    let is_good = simulated.iter().any(ran) && !simulated.iter().any(Simulated::is_bad);
     let printed = if arguments.json {
         print_json(&json!({"version": 1, "right": right, "total": simulated.len(), "simulated": simulated}))
     } else {
@@ -74,7 +75,7 @@ fn print(simulated: &[Simulated], right: usize, out: &mut impl Write) -> io::Res
     for Simulated { name, arch, verdict, cores, columns, other, .. } in simulated {
         let (word, text) = told(verdict);
         let used = match verdict {
-            Verdict::Right { .. } => format!(", {cores} core(s) of {columns} column(s)"),
+            Verdict::Right { .. } | Verdict::Unjudged => format!(", {cores} core(s) of {columns} column(s)"),
             _ => String::new(),
         };
         writeln!(out, "{word} {arch}/{name}: {text}{used}")?;
@@ -87,13 +88,16 @@ fn print(simulated: &[Simulated], right: usize, out: &mut impl Write) -> io::Res
             writeln!(out)?;
         }
     }
-    writeln!(out, "Simulated {right}/{} kernel(s) with right results", simulated.len())
+    let unjudged = simulated.iter().filter(|one| one.verdict == Verdict::Unjudged).count();
+    let more = if unjudged == 0 { String::new() } else { format!(", {unjudged} without a reference kernel") };
+    writeln!(out, "Simulated {right}/{} kernel(s) with right results{more}", simulated.len())
 }
 
 /// A word and more about a verdict.
 fn told(verdict: &Verdict) -> (&'static str, String) {
     match verdict {
         Verdict::Right { nmse } => ("right", format!("error {nmse:.1e}")),
+        Verdict::Unjudged => ("ran", "there is no reference kernel to compare it with".to_owned()),
         Verdict::Wrong { nmse, allowed, element, found, expected } => {
             let text = format!("error {nmse:.1e}, {allowed:.1e} allowed; element {element} is {found}, not {expected}");
             ("WRONG", text)

@@ -30,17 +30,24 @@ fn python(folder: &Path, numpy: &str) -> PathBuf {
     path
 }
 
+/// What `function` makes of twice 16 elements of f32.
+fn wanted(function: &str, kernels_dir: Option<&Path>) -> KernelSet {
+    let text = format!(
+        r#"{{"kernels": [{{"kernel_name": "{function}", "kernel_source": "binary_ops.py", "arch": "aie2",
+            "input_tensors": ["(16,1,1,1)/f32", "(16,1,1,1)/f32"], "output_tensor": "(16,1,1,1)/f32"}}]}}"#
+    );
+    let arches = ArchRegistry::builtin();
+    let rules = Rules { arches: &arches, f16: F16Policy::default(), kernels_dir };
+    parse(&Document::new("kernels.json", text), &rules).unwrap()
+}
+
 /// A sum of 16 elements of f32.
 fn simulated(body: &str, other: Option<&OtherWay<'_>>) -> Simulated {
     let root = tempfile::tempdir().unwrap();
     fs::create_dir(root.path().join(KERNELS)).unwrap();
     fs::write(root.path().join("kernels/binary_ops.py"), "").unwrap();
     fs::write(root.path().join(SIMULATOR), format!("{DOUBLE}{body}\n")).unwrap();
-    let text = r#"{"kernels": [{"kernel_name": "ggml_op_add", "kernel_source": "binary_ops.py", "arch": "aie2",
-        "input_tensors": ["(16,1,1,1)/f32", "(16,1,1,1)/f32"], "output_tensor": "(16,1,1,1)/f32"}]}"#;
-    let arches = ArchRegistry::builtin();
-    let rules = Rules { arches: &arches, f16: F16Policy::default(), kernels_dir: None };
-    let wanted = parse(&Document::new("kernels.json", text), &rules).unwrap();
+    let wanted = wanted("ggml_op_add", None);
     let simulator = Simulator::new(root.path(), None, Some(python(root.path(), "")), Duration::from_secs(5)).unwrap();
     assert!(simulator.run(&wanted, &["aie2p".to_owned()], 1, None).is_empty());
     let [one] = <[_; 1]>::try_from(simulator.run(&wanted, &[], 4, other)).unwrap();
@@ -120,6 +127,20 @@ fn what_a_design_declines_is_no_failure() {
     let answer = r#"print('{"unsupported": {"id": 1, "cause": "not this type"}}')"#;
     assert_eq!(verdict(answer), Verdict::Unsupported { cause: "not this type".into() });
     assert!(!verdict(answer).is_bad());
+}
+
+/// There is nothing to compare with what a function computes that only the configuration knows.
+#[test]
+fn designs_that_the_table_does_not_have_run_without_a_verdict() {
+    let root = tempfile::tempdir().unwrap();
+    let kernels = root.path().join(KERNELS);
+    fs::create_dir(&kernels).unwrap();
+    fs::write(kernels.join("binary_ops.py"), "def blend(): ...").unwrap();
+    let body = "assert (request['source'], request['function']) == ('binary_ops.py', 'blend'), request\ndone(first)\n";
+    fs::write(root.path().join(SIMULATOR), format!("{DOUBLE}{body}")).unwrap();
+    let simulator = Simulator::new(root.path(), None, Some(python(root.path(), "")), Duration::from_secs(5)).unwrap();
+    let [one] = <[_; 1]>::try_from(simulator.run(&wanted("blend", Some(&kernels)), &[], 1, None)).unwrap();
+    assert_eq!((one.operation.as_str(), one.verdict, one.cores), ("binary_ops.blend", Verdict::Unjudged, 4));
 }
 
 #[test]
