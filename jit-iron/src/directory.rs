@@ -10,11 +10,13 @@ use crate::manifest::Manifest;
 use crate::settings::GGML_HSA_KERNEL_DIR;
 use crate::wanted::{LONGEST, Wanted};
 use aie_hal::KernelArtifact;
-use aie_hal::format::hsaco::{Hsaco, HsacoCode};
+use aie_hal::format::hsaco::{Hsaco, HsacoCode, HsacoContent};
+use aie_hal::format::kernel_elf::KernelElf;
 use aie_ops::Tensor;
 use aie_ops::artifact::{DescriptionError, read_description};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use thiserror::Error;
 
 /// A kernel directory, or a kernel in it, cannot be used.
@@ -128,15 +130,21 @@ fn load_hsaco(files: &KernelFiles, wanted: &Wanted<'_>) -> Result<Option<KernelA
             wrong(format!("none of its {} kernels is {name}: {}", names.len(), names.join(", ")))
         })?,
     };
-    let Some(HsacoCode { pdi, instructions }) = kernel.code else {
-        tracing::warn!(
-            "{} has a whole ELF in the place of PDI and instructions, which cannot be loaded: the kernel is ignored; \
-             `ggml-hsa-gen-kernels --format hsaco` writes one that can",
-            path.display()
-        );
-        return Ok(None);
+    let (pdi, instructions) = match kernel.content {
+        HsacoContent::Code(HsacoCode { pdi, instructions }) => (Arc::from(pdi), Arc::from(instructions)),
+        HsacoContent::WholeElf(elf) => match KernelElf::parse(elf) {
+            Ok(KernelElf { pdi, instructions, .. }) => (pdi.into(), instructions.into()),
+            // Not damage: XRT loads more of these than drivers here do.
+            Err(reason) => {
+                tracing::warn!(
+                    "{} has a whole ELF that cannot be loaded ({reason}): the kernel is ignored",
+                    path.display()
+                );
+                return Ok(None);
+            }
+        },
     };
-    let artifact = assemble(name, arch, pdi.into(), instructions.into(), None, Some(node));
+    let artifact = assemble(name, arch, pdi, instructions, None, Some(node));
     suitable(artifact.map_err(|(_, reason)| wrong(reason))?, None, &path, wanted)
 }
 
@@ -290,9 +298,28 @@ pub(crate) mod tests {
         assert!(rig.error().contains(".hsaco: kernel add-64f32-64f32-64f32: its instructions"), "{}", rig.error());
     }
 
-    #[test]
-    fn a_whole_elf_is_ignored() {
+    /// A 32-bit ELF of the kernel's files, in the place of its instructions.
+    fn packed_as_an_elf(sections: [&str; 2]) -> Rig {
         let rig = Rig::new(sum(64));
+        let [pdi, instructions] = [".pdi", "_insts.bin"].map(|end| fs::read(rig.path(end)).unwrap());
+        let names = format!("\0{}\0{}\0", sections[0], sections[1]);
+        let (first, second) = (52 + names.len(), 52 + names.len() + pdi.len());
+        let headers = [
+            [0; 6],
+            [1, 1, 0, 0, first, pdi.len()],
+            [sections[0].len() + 2, 1, 0, 0, second, instructions.len()],
+            [0, 3, 0, 0, 52, names.len()],
+        ];
+        let mut elf = b"\x7FELF\x01\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\0\x80\x01\0\0\0\0\0\0\0\0\0\0\0".to_vec();
+        elf.extend((second as u32 + instructions.len() as u32).to_le_bytes());
+        elf.extend([0, 0, 0, 0, 52, 0, 0, 0, 0, 0, 40, 0, 4, 0, 3, 0]);
+        for part in [names.as_bytes(), &pdi, &instructions] {
+            elf.extend(part);
+        }
+        for header in headers {
+            elf.extend(header.iter().chain(&[0; 4]).flat_map(|word| (*word as u32).to_le_bytes()));
+        }
+        fs::write(rig.path("_insts.bin"), elf).unwrap();
         rig.pack("aie2", &["add"]);
         let path = rig.path(".hsaco");
         let mut bytes = fs::read(&path).unwrap();
@@ -300,7 +327,19 @@ pub(crate) mod tests {
         bytes[at + 60..at + 68].fill(0);
         bytes[at + 76] = 1;
         fs::write(&path, bytes).unwrap();
-        assert!(rig.load().unwrap().is_none());
+        rig
+    }
+
+    #[test]
+    fn a_whole_elf_in_a_code_object_is_a_kernel() {
+        let expected = Rig::new(sum(64)).load().unwrap().unwrap();
+        let found = packed_as_an_elf([".pdi.1", ".ctrltext.0"]).load().unwrap().unwrap();
+        assert_eq!((found.name(), found.identity()), (expected.name(), expected.identity()));
+    }
+
+    #[test]
+    fn a_whole_elf_that_is_another_kind_of_kernel_is_ignored() {
+        assert!(packed_as_an_elf([".pdi.1", ".ctrlpkt.0"]).load().unwrap().is_none());
     }
 
     #[test]

@@ -12,8 +12,8 @@
 //!   blobs         up to the end of the section; what several kernels have in common is there once
 //! ```
 //!
-//! Kind 0 is a PDI with a stream of its own. Kind 1 is a whole ELF in the place of the instructions, which no driver here loads: it
-//! is listed by [`Hsaco::kernels`] without content. Higher kinds are rejected, as ROCR does. The names of sections decide the
+//! Kind 0 is a PDI with a stream of its own. Kind 1 is a whole ELF in the place of the instructions, with both in it
+//! ([`kernel_elf`](super::kernel_elf)). Higher kinds are rejected, as ROCR does. The names of sections decide the
 //! generation; one that does not start with the magic is something else. Source: the structures of ROCR's public header
 //! `amd_aie_section.h`, its reader `amd_aie_code.cpp`, and mlir-aie's packer `aie/compiler/hsaco`.
 
@@ -40,8 +40,18 @@ pub struct HsacoKernel<'a> {
     pub columns: u32,
     /// Tensors that it is dispatched with, from the bytes of its arguments.
     pub arguments: u32,
-    /// The PDI and the instruction stream; `None` where the file has a whole ELF instead. Neither is validated.
-    pub code: Option<HsacoCode<'a>>,
+    /// What it is made of.
+    pub content: HsacoContent<'a>,
+}
+
+/// What is in the file of a kernel. Nothing in it is validated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "the kinds of the format's version; others are rejected")]
+pub enum HsacoContent<'a> {
+    /// Kind 0.
+    Code(HsacoCode<'a>),
+    /// Kind 1: what [`KernelElf::parse`](super::kernel_elf::KernelElf::parse) reads.
+    WholeElf(&'a [u8]),
 }
 
 /// What a kernel is made of.
@@ -182,19 +192,21 @@ impl<'a> Section<'a> {
         if instructions.is_empty() {
             return Err(self.error(&format!("instructions of {name}"), at + 8, "some", "none"));
         }
-        let code = match (kind, pdi_bytes) {
+        let content = match (kind, pdi_bytes) {
             (PDI_AND_INSTRUCTIONS, 0) => {
                 return Err(self.error(&format!("PDI of {name}"), at + 16, "some bytes", "none"));
             }
-            (PDI_AND_INSTRUCTIONS, _) => Some(HsacoCode { pdi: blob("PDI", 12, pdi_at, pdi_bytes)?, instructions }),
-            (WHOLE_ELF, 0) => None,
+            (PDI_AND_INSTRUCTIONS, _) => {
+                HsacoContent::Code(HsacoCode { pdi: blob("PDI", 12, pdi_at, pdi_bytes)?, instructions })
+            }
+            (WHOLE_ELF, 0) => HsacoContent::WholeElf(instructions),
             (WHOLE_ELF, _) => {
                 let what = format!("PDI of {name}");
                 return Err(self.error(&what, at + 16, "none beside a whole ELF", format_args!("{pdi_bytes} bytes")));
             }
             _ => return Err(self.error(&format!("kind of {name}"), at + 28, "0 or 1", kind)),
         };
-        Ok(HsacoKernel { name, columns, arguments: argument_bytes / ARGUMENT_BYTES, code })
+        Ok(HsacoKernel { name, columns, arguments: argument_bytes / ARGUMENT_BYTES, content })
     }
 
     /// The first `N` words of a part.
@@ -349,8 +361,8 @@ mod tests {
         assert_eq!(hsaco.generations().collect::<Vec<_>>(), ["aie2"]);
         let [add, mul] = hsaco.kernels("aie2") else { panic!() };
         assert_eq!((add.name, add.columns, add.arguments), ("add", 4, 3));
-        assert_eq!(add.code, Some(HsacoCode { pdi: b"PDI!", instructions: b"one stream" }));
-        assert_eq!(mul.code, Some(HsacoCode { pdi: b"PDI!", instructions: b"another" }));
+        let code = |instructions| HsacoContent::Code(HsacoCode { pdi: b"PDI!", instructions });
+        assert_eq!((add.content, mul.content), (code(b"one stream"), code(b"another")));
         // The PDI is there once.
         assert_eq!(file.windows(4).filter(|window| window == b"PDI!").count(), 1);
         assert!(hsaco.kernels("aie2p").is_empty());
@@ -397,14 +409,15 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_elf_is_listed_without_content() {
+    fn a_whole_elf_is_in_the_place_of_the_instructions() {
         let mut file = sample();
         for (at, word) in [(60, 0), (64, 0), (76, WHOLE_ELF)] {
             put_word(&mut file, ELF_BYTES + at, word);
         }
         let hsaco = Hsaco::parse(&file).unwrap();
-        let codes = hsaco.kernels("aie2").iter().map(|kernel| kernel.code.is_some());
-        assert_eq!(codes.collect::<Vec<_>>(), [false, true]);
+        let [add, mul] = hsaco.kernels("aie2") else { panic!() };
+        assert_eq!(add.content, HsacoContent::WholeElf(b"one stream"));
+        assert!(matches!(mul.content, HsacoContent::Code(_)));
     }
 
     #[test]

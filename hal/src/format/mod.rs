@@ -6,8 +6,9 @@
 //! writes the buffer descriptors ([`bd`]) of the shim DMAs, starts their queues ([`dma_channel`]) and waits
 //! for the completion tokens. The other registers that a CDO writes have a module each: [`core_control`],
 //! [`lock`], [`dma_channel`], [`stream_switch`], [`shim_mux`]. What both files together do to the host's memory
-//! is in [`extent`]. PDIs of others often come in an [`xclbin`], or with their stream in an [`hsaco`]. A [`mod@reference`] artifact is a PDI whose CDO describes a kernel instead of configuring
-//! tiles; it lets a simulated device run through the same files as a real one.
+//! is in [`extent`]. PDIs of others often come in an [`xclbin`], or with their stream in an [`hsaco`] or a [`kernel_elf`]. A
+//! [`mod@reference`] artifact is a PDI whose CDO describes a kernel instead of configuring tiles; it lets a simulated device run
+//! through the same files as a real one.
 //!
 //! Choices:
 //! * Everything is safe Rust over borrowed bytes. All formats are sequences of little-endian 32-bit words,
@@ -27,6 +28,7 @@ mod error;
 pub mod extent;
 pub mod hsaco;
 pub mod instructions;
+pub mod kernel_elf;
 pub mod lock;
 pub mod pdi;
 pub mod reference;

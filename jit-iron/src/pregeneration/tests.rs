@@ -4,7 +4,7 @@ use super::*;
 use crate::configuration::{Document, KernelSet, Rules, parse};
 use crate::double::Double;
 use aie_hal::ArchRegistry;
-use aie_hal::format::hsaco::Hsaco;
+use aie_hal::format::hsaco::{Hsaco, HsacoContent};
 use aie_ops::F16Policy;
 use aie_ops::compiler::{CompileError, Failure, KernelCompiler, ReferenceCompiler};
 use rstest::rstest;
@@ -284,7 +284,8 @@ fn code_objects_have_their_kernel_under_each_name() {
         let bytes = fs::read(path).unwrap();
         let hsaco = Hsaco::parse(&bytes).unwrap();
         let [kernel] = hsaco.kernels("aie2p") else { panic!("{hsaco:?}") };
-        assert_eq!((kernel.name, kernel.arguments, kernel.code.unwrap().pdi), (name, 3, &pdi[..]));
+        let HsacoContent::Code(code) = kernel.content else { panic!("{kernel:?}") };
+        assert_eq!((kernel.name, kernel.arguments, code.pdi), (name, 3, &pdi[..]));
     }
     // The kernel is there without the other files, and gone with all.
     for end in [".pdi", "_insts.bin", ".json"] {

@@ -48,6 +48,10 @@ pub(super) mod opcode {
 
 /// Words of the stream's header.
 const HEADER_WORDS: usize = 4;
+/// The same in bytes.
+pub(super) const HEADER_BYTES: usize = HEADER_WORDS * WORD;
+/// Bytes of [`Instruction::LoadPdi`].
+pub(super) const LOAD_PDI_BYTES: usize = 4 * WORD;
 /// Format version 0.1, as (major, minor).
 const VERSION: (u8, u8) = (0, 1);
 /// Byte sizes that operations state about themselves.

@@ -1,9 +1,10 @@
 //! `cargo xtask formats`: AMD's own programs read the files we write.
 //!
 //! For each operation of the table, with each type it takes, on each generation, the reference compiler's PDI is shown to bootgen
-//! and its instruction stream to aiebu; so are the designs of native kernels, and files with everything else our writers can write. bootgen's reading of the
-//! headers and the CDO it writes itself, the disassembly, and the ELF file that aiebu-asm makes are compared word for word
-//! with what our readers say.
+//! and its instruction stream to aiebu; so are the designs of native kernels, and files with everything else our writers can
+//! write. bootgen's reading of the headers and the CDO it writes itself, the disassembly, and the ELF file that aiebu-asm makes are
+//! compared word for word with what our readers say. aiebu-asm also packs PDI and stream into the ELF that XRT loads, from which our
+//! reader has to get both back.
 
 use crate::judges::aiebu::Aiebu;
 use crate::judges::bootgen::Bootgen;
@@ -45,6 +46,11 @@ pub struct FormatsArgs {
 enum File {
     Pdi(Vec<u8>),
     Instructions(Vec<u8>),
+    /// Both, for the program that packs them into one.
+    Kernel {
+        pdi: Vec<u8>,
+        instructions: Vec<u8>,
+    },
 }
 
 struct Sample {
@@ -119,9 +125,11 @@ fn kernels() -> Result<Kernels> {
                 }
                 operations.insert(op.name());
                 let name = format!("{}/{}", arch.name, artifact.name());
-                samples.push(Sample { name: name.clone(), file: File::Pdi(artifact.pdi().to_vec()) });
-                if streams.insert(artifact.instructions().to_vec()) {
-                    samples.push(Sample { name, file: File::Instructions(artifact.instructions().to_vec()) });
+                let (pdi, instructions) = (artifact.pdi().to_vec(), artifact.instructions().to_vec());
+                samples.push(Sample { name: name.clone(), file: File::Pdi(pdi.clone()) });
+                if streams.insert(instructions.clone()) {
+                    samples.push(Sample { name: name.clone(), file: File::Instructions(instructions.clone()) });
+                    samples.push(Sample { name, file: File::Kernel { pdi, instructions } });
                 }
             }
         }
@@ -238,13 +246,16 @@ fn designs(arch: &Arch) -> Result<Vec<Sample>> {
         }
     }
     let name = |design: &str| format!("{}/native-{design}", arch.name);
-    let files = [
-        ("lanes", File::Pdi(lanes.configured().pdi().to_vec())),
-        ("lanes", File::Instructions(dispatch)),
-        ("product", File::Pdi(product.configured().pdi().to_vec())),
-        ("product", File::Instructions(stream.finish()?)),
+    let kernels = [
+        ("lanes", lanes.configured().pdi().to_vec(), dispatch),
+        ("product", product.configured().pdi().to_vec(), stream.finish()?),
     ];
-    Ok(files.into_iter().map(|(design, file)| Sample { name: name(design), file }).collect())
+    let samples = kernels.into_iter().flat_map(|(design, pdi, instructions)| {
+        let parts = [File::Pdi(pdi.clone()), File::Instructions(instructions.clone())];
+        let files = parts.into_iter().chain([File::Kernel { pdi, instructions }]);
+        files.map(|file| Sample { name: name(design), file }).collect::<Vec<_>>()
+    });
+    Ok(samples.collect())
 }
 
 struct Judges<'a> {
@@ -261,6 +272,7 @@ impl Judges<'_> {
             Ok(match &sample.file {
                 File::Pdi(bytes) => self.bootgen.judge(bytes, folder.path()),
                 File::Instructions(bytes) => self.aiebu.judge(bytes, folder.path()),
+                File::Kernel { pdi, instructions } => self.aiebu.pack(pdi, instructions, folder.path()),
             })
         })?;
         let (mut confirmed, mut problems) = (BTreeMap::new(), Vec::new());
@@ -300,7 +312,7 @@ mod tests {
     #[test]
     fn the_designs_are_made_for_both_generations() {
         for arch in generations().unwrap() {
-            assert_eq!(designs(&arch).unwrap().len(), 4);
+            assert_eq!(designs(&arch).unwrap().len(), 6);
         }
     }
 
@@ -310,6 +322,7 @@ mod tests {
             for sample in writers(&arch).unwrap() {
                 match &sample.file {
                     File::Pdi(bytes) => assert!(Pdi::parse(bytes).unwrap().cdo().commands().count() > 20),
+                    File::Kernel { .. } => {}
                     File::Instructions(bytes) => {
                         // Five for each of the four channels of a column, and five more.
                         let count = InstructionStream::parse(bytes).unwrap().operations().count();

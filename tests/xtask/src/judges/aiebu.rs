@@ -5,10 +5,12 @@ use crate::process::run_helper;
 use crate::testbed::Testbed;
 use aie_hal::format::bd::ShimBd;
 use aie_hal::format::dma_channel::Direction;
-use aie_hal::format::instructions::{Instruction, InstructionStream};
+use aie_hal::format::instructions::{Instruction, InstructionStream, InstructionWriter};
+use aie_hal::format::kernel_elf::KernelElf;
 use anyhow::{Context, Result, bail, ensure};
 use object::read::elf::ElfFile32;
 use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, RelocationTarget};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -65,6 +67,47 @@ impl<'a> Aiebu<'a> {
             ("aiebu-asm: bytes of instructions in its ELF files", stream.len()),
             ("aiebu-asm: addresses of arguments, with the argument's size", relocations),
         ])
+    }
+}
+
+impl Aiebu<'_> {
+    /// Has it pack a kernel into one ELF, in the folder `work`, and reads that.
+    pub fn pack(&self, pdi: &[u8], stream: &[u8], work: &Path) -> Result<Confirmed> {
+        const PDI: u16 = 3;
+        let ours = InstructionStream::parse(stream).context("our own reader")?;
+        let mut loading = InstructionWriter::new(ours.header());
+        loading.push(&Instruction::LoadPdi { id: PDI, size: u32::try_from(pdi.len())?, address: 0 });
+        for operation in ours.operations() {
+            loading.push(&operation);
+        }
+        fs::write(work.join(FILE), loading.finish()?)?;
+        fs::write(work.join("design.pdi"), pdi)?;
+        let argument = |index: usize| json!({"name": format!("arg_{index}"), "type": "char *", "offset": format!("{:#x}", 8 * index)});
+        let kernel = json!({
+            "name": "design",
+            "arguments": (0..ours.argument_count()).map(argument).collect::<Vec<_>>(),
+            "PDIs": [{"id": PDI, "PDI_file": "design.pdi"}],
+            "instance": [{"id": "sequence", "TXN_ctrl_code_file": FILE}],
+        });
+        fs::write(work.join("design.json"), json!({"xrt-kernels": [kernel]}).to_string())?;
+        let line = ["-t", "aie2_config", "-j", "design.json", "-o", ELF];
+        run_helper(self.command(&self.assembler, work).args(line), LIMIT)?;
+        let elf = fs::read(work.join(ELF)).context("aiebu-asm wrote no ELF file")?;
+        let found = KernelElf::parse(&elf).context("our reader of kernel ELFs")?;
+        ensure!(
+            found.pdi == pdi,
+            "the PDI in the ELF file is another one ({} bytes of {})",
+            found.pdi.len(),
+            pdi.len()
+        );
+        let (read, expected) = (InstructionStream::parse(&found.instructions)?, stream.len());
+        ensure!(read.operations().eq(ours.operations()), "the stream in the ELF file has other operations");
+        ensure!(
+            found.instructions.len() == expected,
+            "{} bytes of instructions of {expected}",
+            found.instructions.len()
+        );
+        Ok(vec![("aiebu-asm: whole ELF files of kernels read", 1)])
     }
 }
 
