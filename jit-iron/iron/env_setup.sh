@@ -143,6 +143,10 @@ _iron_enter() {
             "remove $_iron_venv and source this again to reinstall it"
         return 1
     fi
+    # In the sources: a library that was built there is not beside its designs.
+    if [ "$_iron_worker" = "$_iron_home/worker.py" ] && [ -z "${GGML_HSA_IRON_DIR:-}" ]; then
+        export GGML_HSA_IRON_DIR="$_iron_home"
+    fi
     _iron_designs=${GGML_HSA_IRON_DIR:-${_iron_worker%/*}}/kernels
     if ! ls "$_iron_designs" 2>/dev/null | grep -q '\.py$'; then
         _iron_error "the tools of IRON $_iron_version are found, but there are no designs in $_iron_designs: no kernel can be compiled" \

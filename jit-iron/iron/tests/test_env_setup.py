@@ -111,6 +111,15 @@ class EnvironmentTest(Case):
                 ],
             )
 
+    def test_a_library_that_was_built_here_finds_the_designs(self):
+        show = 'SOURCE >/dev/null; echo "${GGML_HSA_IRON_DIR:-none}"'
+        for shell in self.each_shell():
+            self.assertEqual(self.shell(shell, show, GGML_HSA_IRON_DIR="").stdout, f"{IRON}\n")
+            self.assertEqual(self.shell(shell, show).stdout, f"{self.iron}\n")
+        self.install()
+        for shell in self.each_shell():
+            self.assertEqual(self.shell(shell, show, GGML_HSA_IRON_DIR="").stdout, "none\n")
+
     def test_without_designs_nothing_is_ready(self):
         """From an installation without any; the sources have them."""
         for shell in self.each_shell():
