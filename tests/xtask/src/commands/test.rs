@@ -100,13 +100,14 @@ const STAGES: &[Stage] = &[
     xtask("stress-rocr", "stress --driver rocr --load pdis,queues --seconds 10"),
     xtask("vm", "vm check --ci"),
     xtask("package", "package check"),
+    xtask("clients", "clients"),
     xtask("doctor", "doctor"),
     xtask("selftest", "selftest"),
     xtask("bad-input", "bad-input"),
 ];
 
-/// Stages that only run when they are named: what they need is not part of the project, or more to download than CI should.
-const NAMED_STAGES: &[Stage] = &[xtask(REAL_PROGRAMS, REAL_PROGRAMS), xtask("clients", "clients")];
+/// Stages that only run when they are named: what they need is not part of the project.
+const NAMED_STAGES: &[Stage] = &[xtask(REAL_PROGRAMS, REAL_PROGRAMS)];
 
 /// The stage that takes `--programs`.
 const REAL_PROGRAMS: &str = "real-programs";
