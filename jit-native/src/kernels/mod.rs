@@ -49,6 +49,11 @@ pub fn has_products(arch: &Arch) -> bool {
     mul_mat::FAMILY.is_for(arch)
 }
 
+/// Whether there is any family for a generation.
+pub fn has_any(arch: &Arch) -> bool {
+    FAMILIES.iter().any(|family| family.is_for(arch))
+}
+
 /// All families, in the order of the documentation. An operation may be in several; the first that takes a node has it.
 pub static FAMILIES: &[&Family] = &[
     &mul_mat::vectors::FAMILY,

@@ -1,6 +1,7 @@
 //! Opening the devices that a run would open, and what became of each.
 
 use super::machine::Machine;
+use aie_jit_native::kernels::has_any;
 use ggml_hsa::kernel_store::KernelStores;
 use ggml_hsa::outcome::{Outcome, outcomes};
 use ggml_hsa::requested::requested;
@@ -19,6 +20,8 @@ pub enum Opening {
         uri: String,
         /// What was tried.
         reason: String,
+        /// Whether the library has kernels for it that it uses only when told to.
+        has_unused: bool,
     },
     /// It cannot be opened.
     Rejected {
@@ -37,7 +40,8 @@ pub fn open(machine: &Machine) -> Vec<Opening> {
     let opening = |outcome| match outcome {
         Outcome::Offered { device, .. } => Opening::Offered { uri: device.info().uri.to_string() },
         Outcome::Idle { device, reason } | Outcome::WithoutStore { device, reason } => {
-            Opening::Idle { uri: device.info().uri.to_string(), reason }
+            let has_unused = machine.config.jit.compilers.is_none() && has_any(device.arch());
+            Opening::Idle { uri: device.info().uri.to_string(), reason, has_unused }
         }
         Outcome::Rejected { uri, cause } => Opening::Rejected { uri, reason: cause.cause().to_string() },
     };

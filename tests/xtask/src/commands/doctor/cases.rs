@@ -257,6 +257,13 @@ pub const CASES: &[Case] = &[
         ("did you mean GGML_HSA_DEVICES", "unset GGML_HSA_DEVCIES"),
         UNSET,
     )),
+    machine(
+        "no kernels but those of the library that it does not use",
+        &[("GGML_HSA_REFERENCE_KERNELS", "0")],
+        "open",
+        ("does not get it", "export GGML_HSA_COMPILERS=native"),
+        Mend::Command("export GGML_HSA_COMPILERS"),
+    ),
     // A generation that the library compiles kernels for by itself, which is what the mend turns on again.
     machine(
         "no kernels, and compiling is off",

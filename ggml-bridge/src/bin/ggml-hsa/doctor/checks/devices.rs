@@ -85,12 +85,16 @@ pub fn opened(machine: &Machine) -> Vec<Finding> {
                 let number = findings.iter().filter(|finding| finding.text.contains(" as HSA")).count();
                 Finding::ok("open", format!("{uri} works; llama.cpp gets it as HSA{number}"))
             }
-            Opening::Idle { uri, reason } => Finding::error(
+            Opening::Idle { uri, reason, has_unused } => Finding::error(
                 "open",
                 format!("{uri} works, but llama.cpp does not get it: {reason}"),
                 if machine.config.jit.policy == JitPolicy::Off {
                     "`unset GGML_HSA_JIT GGML_HSA_JIT_COMPILE`, so that kernels are compiled, or name a directory of compiled ones: \
                      `export GGML_HSA_KERNEL_DIR=DIR`"
+                } else if has_unused {
+                    "install IRON, which compiles kernels (docs/iron-toolchain.md), or name a directory of compiled ones: \
+                     `export GGML_HSA_KERNEL_DIR=DIR`; or use the library's own kernels, which leave this generation's products to \
+                     the CPU, so that a model may be slower than without the NPU: `export GGML_HSA_COMPILERS=native`"
                 } else {
                     "install IRON, which compiles kernels (docs/iron-toolchain.md), or name a directory of compiled ones: \
                      `export GGML_HSA_KERNEL_DIR=DIR`"

@@ -302,6 +302,13 @@ pub const MACHINES: &[Broken] = &[
         |rig| rig.opens(),
     ),
     row(
+        "no kernels but those of the library that it does not use",
+        |rig| rig.opening("idle unused: no kernel for aie2p is available from any source"),
+        ("open", Error),
+        ("llama.cpp does not get it", "export GGML_HSA_COMPILERS=native"),
+        |rig| rig.opens(),
+    ),
+    row(
         "no kernels, and compiling is off",
         |rig| {
             rig.set("GGML_HSA_JIT", "off");

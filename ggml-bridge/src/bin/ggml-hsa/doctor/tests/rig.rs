@@ -227,7 +227,9 @@ fn open(machine: &Machine) -> Vec<Opening> {
     let text = machine.text(OPENING).unwrap_or_default();
     vec![match text.split_once(": ") {
         None => Opening::Offered { uri },
-        Some(("idle", reason)) => Opening::Idle { uri, reason: reason.to_owned() },
+        Some((idle, reason)) if idle.starts_with("idle") => {
+            Opening::Idle { uri, reason: reason.to_owned(), has_unused: idle.ends_with("unused") }
+        }
         Some((_, reason)) => Opening::Rejected { uri, reason: reason.to_owned() },
     }]
 }
