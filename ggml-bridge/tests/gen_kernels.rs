@@ -479,7 +479,7 @@ fn processes_can_share_an_output_directory() {
 #[rstest]
 #[case("minimal-kernel-config.json", 2, 1)]
 #[case("example-kernel-config.json", 8, 2)]
-#[case("list-kernel-config.json", 124, 2)]
+#[case("list-kernel-config.json", 126, 2)]
 fn the_installed_examples_are_valid_and_can_be_made(
     #[case] file: &str,
     #[case] kernels: usize,

@@ -51,6 +51,7 @@ TYPES = {
     ("bf16", "bf16"): "f32",
     ("i8", "i8"): "i32",
     ("i16", "i16"): "i32",
+    ("i32", "i32"): "i32",
 }
 """Types of the sources and the result."""
 TILED_TYPES = ("bf16", "i8", "i16")

@@ -59,6 +59,7 @@ def variants() -> list[tuple[str, dict[str, str]]]:
     for a, b, result, more in (
         ("int8", "int8", "int32", {"TILED": "1"}),
         ("int16", "int16", "int32", {"TILED": "1"}),
+        ("int32", "int32", "int32", {}),
         ("bfloat16", "bfloat16", "float", {"FLOATS": "1", "NARROW": "1", "TILED": "1"}),
         ("bfloat16", "float", "float", {"FLOATS": "1"}),
         ("float", "float", "float", {"FLOATS": "1"}),

@@ -16,7 +16,7 @@ TARGETS = {"aie2": "aie2-none-unknown-elf", "aie2p": "aie2p-none-unknown-elf"}
 UNARY = "abs sgn neg step tanh elu relu sigmoid gelu gelu_quick silu hardswish hardsigmoid exp gelu_erf".split()
 BYTES = {"f32": 4, "bf16": 2, "i8": 1, "i16": 2, "i32": 4}
 PRODUCTS = (
-    ("bf16", "bf16", "f32"), ("bf16", "f32", "f32"), ("f32", "f32", "f32"), ("i8", "i8", "i32"), ("i16", "i16", "i32"),
+    ("bf16", "bf16", "f32"), ("bf16", "f32", "f32"), ("f32", "f32", "f32"), ("i8", "i8", "i32"), ("i16", "i16", "i32"), ("i32", "i32", "i32"),
 )  # fmt: skip
 FLAT, ROWS = (4096, 3), (256, 5)
 

@@ -99,22 +99,27 @@ class SharesTest(unittest.TestCase):
     def test_products_of_matrices_and_of_rows_share_sums(self):
         # Two rows of source 1 and more are multiplied as tiles, one row by itself; chunks of both are added up over calls.
         for arch in ARCHITECTURES:
-            for types in (("bf16", "bf16", "f32"), ("i8", "i8", "i32"), ("i16", "i16", "i32")):
+            for types in (("bf16", "bf16", "f32"), ("i8", "i8", "i32"), ("i16", "i16", "i32"), ("i32", "i32", "i32")):
                 for rows_b in (1, 2, 16):
                     for length in (1, 100, 515):
                         with self.subTest(arch=arch, types=types, rows_b=rows_b, length=length):
                             self.product(arch, types, length, rows_b)
 
-    def product(self, arch, types, length, rows_b):
+    def test_sums_of_words_wrap(self):
+        for arch in ARCHITECTURES:
+            with self.subTest(arch=arch):
+                self.product(arch, ("i32",) * 3, 100, 3, largest=1 << 31)
+
+    def product(self, arch, types, length, rows_b, largest=8):
         a, b = TensorDesc(types[0], (length, 64, 1, 1)), TensorDesc(types[1], (length, rows_b, 1, 1))
         output = TensorDesc(types[2], (64, rows_b, 1, 1))
-        # Small integers, whose sums are exact in every order.
+        # Integers: sums of small ones are exact in every order, of large ones the low bits.
         numbers = np.random.default_rng(length)
-        x, y = (numbers.integers(-8, 8, t.size).astype(NUMPY_TYPES[t.dtype]) for t in (a, b))
+        x, y = (numbers.integers(-largest, largest, t.size).astype(NUMPY_TYPES[t.dtype]) for t in (a, b))
         result = np.zeros(output.size, NUMPY_TYPES[output.dtype])
         design().ggml_op_mul_mat(arch, [a, b], output, bytearray(64)).execute([x, y, result])
         exact = y.reshape(rows_b, length).astype(np.int64) @ x.reshape(64, length).astype(np.int64).T
-        np.testing.assert_array_equal(result, exact.ravel())
+        np.testing.assert_array_equal(result, exact.ravel().astype(result.dtype))
 
     def test_infinity_stays_within_its_row(self):
         for arch in ARCHITECTURES:

@@ -186,7 +186,7 @@ fn products_of_whole_numbers_are_taken(#[case] dtype: &str, #[case] result: &str
     "(5,96,1,1)/i16",
     "in a product the result has the extents [96, 5, 1, 1], here [5, 96, 1, 1]; write the result as (96,5,1,1)/i16"
 )]
-#[case("(96,5,1,1)/i8", "MUL_MAT: type i8 of the result; possible: i32, f32 or i16; i8 of i8")]
+#[case("(96,5,1,1)/i8", "MUL_MAT: type i8 of the result; possible: i32; f32 or i16 of i8 and i16; i8 of i8")]
 fn mistakes_in_products_of_whole_numbers_are_explained(#[case] output: &str, #[case] expected: &str) {
     let sources = ["(64,96,1,1)/i16", "(64,5,1,1)/i16"];
     let message = one_problem(&[kernel("ggml_op_mul_mat", "mul_mat.py", &sources, output, "")]);

@@ -10,6 +10,8 @@ use aie_hal::arch::Mmul;
 const TILES: [usize; 5] = [128, 64, 32, 16, 8];
 /// Up to so many columns of the second operand, weights are streamed through the cores once and no tile of them is used again.
 const VECTORS: usize = 4;
+/// Words of a vector register: of i32 the vector unit multiplies elements, not matrices.
+const WORD_LANES: usize = 16;
 /// Bytes of the operand that stays in a core in a product with few columns.
 const RESIDENT_BYTES: usize = 16 * 1024;
 
@@ -17,7 +19,7 @@ const RESIDENT_BYTES: usize = 16 * 1024;
 /// output M x N, and further dimensions are computed one after the other.
 ///
 /// Tiles are multiples of the generation's native shape for the type; extents that are not multiples are padded with zeros
-/// by the mem tiles. f32 is computed as bf16 products, as the array has no f32 matrix unit. With few columns the second operand
+/// by the mem tiles. f32 is computed as bf16 products, as the array has no f32 matrix unit; i32 by lanes of the vector unit. With few columns the second operand
 /// stays in the cores and the weights stream past all of them; otherwise rows of weights are spread over the cores of
 /// a column and columns of the second operand over the columns of the array.
 ///
@@ -46,19 +48,36 @@ pub fn matmul_with(op: &'static str, node: &Node, arch: &Arch, operands: Operand
     let (Some(weights), Some(input)) = (node.source(0), node.source(operands.right)) else {
         return Err(Unsupported::Shape { op, reason: format!("a product needs sources 0 and {}", operands.right) });
     };
-    let mmul = native_shape(weights.dtype, input.dtype, arch).ok_or_else(|| {
+    let native = native_shape(weights.dtype, input.dtype, arch).ok_or_else(|| {
         let available: Vec<_> = arch.mmul.iter().map(|mmul| mmul.types.as_str()).collect();
         let (left, right, available) = (weights.dtype, input.dtype, available.join(", "));
         resources(op, arch, format!("no matrix unit for {left} x {right}; there is {available}"))
     })?;
-    let product = Product { weights, input, output: &node.output, mmul, arch, operands };
+    let product = Product { weights, input, output: &node.output, native, arch, operands };
     let (memory, design) = if node.output.ne[1] <= VECTORS { product.streamed() } else { product.tiled() };
     memory.check(op, arch)?;
     Ok(design)
 }
 
+/// Extents that tiles are multiples of.
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    m: usize,
+    k: usize,
+    n: usize,
+}
+
+impl From<&Mmul> for Shape {
+    fn from(&Mmul { m, k, n, .. }: &Mmul) -> Self {
+        Self { m, k, n }
+    }
+}
+
 /// The native shape for two types. The array computes all floating-point products as bf16.
-fn native_shape(left: DataType, right: DataType, arch: &Arch) -> Option<&Mmul> {
+fn native_shape(left: DataType, right: DataType, arch: &Arch) -> Option<Shape> {
+    if (left, right) == (DataType::I32, DataType::I32) {
+        return Some(Shape { m: 1, k: WORD_LANES, n: 1 });
+    }
     let unit = |dtype: DataType| match dtype {
         DataType::F32 | DataType::F16 | DataType::BF16 => "bf16",
         // The cores decode blocks to bf16 before they multiply.
@@ -66,14 +85,14 @@ fn native_shape(left: DataType, right: DataType, arch: &Arch) -> Option<&Mmul> {
         other => other.name(),
     };
     let types = format!("{} x {}", unit(left), unit(right));
-    arch.mmul.iter().find(|mmul| mmul.types == types)
+    arch.mmul.iter().find(|mmul| mmul.types == types).map(Shape::from)
 }
 
 struct Product<'a> {
     weights: &'a Tensor,
     input: &'a Tensor,
     output: &'a Tensor,
-    mmul: &'a Mmul,
+    native: Shape,
     arch: &'a Arch,
     operands: Operands,
 }
@@ -82,7 +101,7 @@ impl Product<'_> {
     /// Few columns: weights pass every core once.
     fn streamed(&self) -> (CoreMemory, Design) {
         let (rows, columns, depth) = (self.output.ne[0], self.output.ne[1], self.weights.ne[0]);
-        let native = self.mmul.k.max(1);
+        let native = self.native.k.max(1);
         let longest = RESIDENT_BYTES / bytes_of(self.input.dtype, columns).max(1) / native * native;
         let k = depth.next_multiple_of(native).min(longest.max(native));
         let mut m = TILES[0];
@@ -104,9 +123,9 @@ impl Product<'_> {
             extent.next_multiple_of(native).min(largest.next_multiple_of(native))
         };
         let plan = |(largest, deepest): (usize, usize)| {
-            let (m, n) = (tile(rows, self.mmul.m, largest), tile(columns, self.mmul.n, largest));
+            let (m, n) = (tile(rows, self.native.m, largest), tile(columns, self.native.n, largest));
             // Sums stay in the core over all of K, so a second buffer for them would gain little.
-            let memory = self.memory([m, n, tile(depth, self.mmul.k, deepest)], [2, 1]);
+            let memory = self.memory([m, n, tile(depth, self.native.k, deepest)], [2, 1]);
             (memory, self.design(columns.div_ceil(n), rows.div_ceil(m)))
         };
         // Large tiles of the output save the most traffic; how deep they are matters less.
@@ -166,6 +185,7 @@ mod tests {
     #[test]
     fn integers_have_their_own_unit() {
         assert_eq!(matmul("MUL_MAT", &node([I8, I8, I32], [64; 3]), &arch("aie2p")).unwrap().cores(), 1);
+        assert_eq!(matmul("MUL_MAT", &node([I32, I32, I32], [64, 2, 70]), &arch("aie2")).unwrap().cores(), 8);
         let message = matmul("MUL_MAT", &node([I64, I64, I64], [8; 3]), &arch("aie2p")).unwrap_err().to_string();
         assert!(message.contains("no matrix unit for i64 x i64; there is i8 x i8"), "{message}");
     }

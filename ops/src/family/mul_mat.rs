@@ -3,12 +3,12 @@
 //! Source 0 (the weights) repeats over the outer dimensions of source 1; all columns of source 1 that meet the same weights
 //! are multiplied together, so that weights are read, and decoded, once.
 //!
-//! Products of whole numbers, i8 with i8 or i16 with i16, have a result of i32, of i16, for i8 also of i8, which wrap, or of f32.
-//! The result of `ggml_mul_mat` is always f32; the others are the C++ backend's, for nodes made by hand and for kernels that are
-//! generated from a list. ggml's CPU backend multiplies none of them, and no generation has a matrix unit for i32 with i32.
+//! Products of whole numbers, i8 with i8 or i16 with i16, have a result of i32, of i16, for i8 also of i8, which wrap, or of f32;
+//! that of i32 with i32 is i32. The result of `ggml_mul_mat` is always f32; the others are the C++ backend's, for nodes made by
+//! hand and for kernels that are generated from a list. ggml's CPU backend multiplies none of them.
 
 use super::cpu::dot::{COLUMNS, ROWS};
-use super::cpu::integers::product::{self, FACTORS, WholeRows};
+use super::cpu::integers::product::{self, FACTORS, Factor, WholeRows};
 use super::cpu::weights::{WeightRows, columns};
 use super::prelude::*;
 use rayon::prelude::*;
@@ -39,13 +39,15 @@ impl Operation for MulMat {
             (x, y) if x.is_quantised() || FLOATS.contains(&x) => {
                 return wrong_type(NAME, "source 1", y, "f32; f16 with f16; bf16 with bf16 or f32");
             }
-            (x, y) if FACTORS.contains(&x) => return wrong_type(NAME, "source 1", y, "i8 with i8; i16 with i16"),
-            (x, _) => return wrong_type(NAME, "source 0", x, "f32, f16, bf16, i8, i16, quantised"),
+            (x, y) if FACTORS.contains(&x) => {
+                return wrong_type(NAME, "source 1", y, "i8 with i8; i16 with i16; i32 with i32");
+            }
+            (x, _) => return wrong_type(NAME, "source 0", x, "f32, f16, bf16, i8, i16, i32, quantised"),
         }
         match a.dtype {
             x if !FACTORS.contains(&x) => typed(NAME, "the result", out, F32)?,
             x if product::results(x).contains(&out.dtype) => {}
-            _ => return wrong_type(NAME, "the result", out.dtype, "i32, f32 or i16; i8 of i8"),
+            _ => return wrong_type(NAME, "the result", out.dtype, "i32; f32 or i16 of i8 and i16; i8 of i8"),
         }
         has_shape(NAME, "the result", out, [a.ne[1], b.ne[1], b.ne[2], b.ne[3]])?;
         require(NAME, a.ne[0] == b.ne[0], || {
@@ -116,18 +118,10 @@ impl Layouts {
         }
         let offset = |[a, b, c]: [usize; 3]| a * self.right.nb[1] + b * self.right.nb[2] + c * self.right.nb[3];
         let offsets = self.order().map(offset);
-        if FACTORS.contains(&self.weights.dtype) {
-            let columns = product::columns(&self.right, right, offsets);
-            let columns: Vec<&[i16]> = columns.chunks_exact(length).collect();
-            return self.deal_out(output, |task| {
-                let (tensor, bytes, count) = (&self.weights, self.task_weights(task, weights), task.rows);
-                WholeRows { tensor, bytes, count }.multiply(
-                    &columns[task.columns.clone()],
-                    self.out.dtype,
-                    &mut task.out,
-                );
-                Ok(())
-            });
+        match self.weights.dtype {
+            DataType::I32 => return self.whole::<i32>(weights, right, offsets, output),
+            dtype if FACTORS.contains(&dtype) => return self.whole::<i16>(weights, right, offsets, output),
+            _ => {}
         }
         let mut scratch = Vec::new();
         let columns = columns(&self.right, right, offsets, &mut scratch);
@@ -135,6 +129,24 @@ impl Layouts {
             let (tensor, bytes, count) = (&self.weights, self.task_weights(task, weights), task.rows);
             let rows = WeightRows { kernel: NAME, tensor, bytes, count };
             rows.multiply(&columns[task.columns.clone()], &mut task.out)
+        })
+    }
+
+    /// [`Layouts::run`] for whole numbers, with columns at these offsets.
+    fn whole<F: Factor>(
+        &self,
+        weights: &[u8],
+        right: &[u8],
+        offsets: impl Iterator<Item = usize>,
+        output: &mut [u8],
+    ) -> Result<(), HostFunctionError> {
+        let columns = product::columns::<F>(&self.right, right, offsets);
+        let columns: Vec<&[F]> = columns.chunks_exact(self.right.ne[0]).collect();
+        self.deal_out(output, |task| {
+            let (tensor, bytes, count) = (&self.weights, self.task_weights(task, weights), task.rows);
+            let rows = WholeRows { tensor, bytes, count };
+            rows.multiply(&columns[task.columns.clone()], self.out.dtype, &mut task.out);
+            Ok(())
         })
     }
 

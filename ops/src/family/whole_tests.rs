@@ -110,7 +110,8 @@ fn compare_product(output: Tensor, a: &Data, b: &Data) {
     compare("MUL_MAT", output, &[a, b], |[m, n, c, d]| {
         let terms =
             (0..a.tensor.ne[0]).map(|k| number(a, [k, m, c / repeats[0], d / repeats[1]]) * number(b, [k, n, c, d]));
-        terms.sum()
+        // Of i32 the low bits are the result's.
+        terms.fold(0, i64::wrapping_add)
     });
 }
 
@@ -208,7 +209,7 @@ fn products_of_matrices_are_exact(
     #[case] (m, n, k): (usize, usize, usize),
     #[case] weights: [usize; 2],
     #[case] right: [usize; 2],
-    #[values((I8, I8), (I8, I16), (I8, I32), (I8, F32), (I16, I16), (I16, I32), (I16, F32))] types: (
+    #[values((I8, I8), (I8, I16), (I8, I32), (I8, F32), (I16, I16), (I16, I32), (I16, F32), (I32, I32))] types: (
         DataType,
         DataType,
     ),
@@ -232,6 +233,9 @@ fn products_of_matrices_are_exact(
 #[case(I16, -32768, 2, F32, 1 << 31)]
 #[case(I16, -32767, 4, F32, 4 * 32767 * 32767)]
 #[case(I16, -32767, 2, I16, 2)]
+#[case(I32, -2, 3, I32, 12)]
+#[case(I32, i64::from(i32::MIN), 3, I32, 0)]
+#[case(I32, 65_537, 1, I32, 131_073)]
 fn sums_of_extremes(
     #[case] dtype: DataType,
     #[case] value: i64,
@@ -270,8 +274,12 @@ fn anything_that_is_accepted_is_the_loop() {
         let (orders, rooms) = ([ORDERS[below(5)], ORDERS[below(5)]], [below(3), below(3), below(3)]);
         let (two, one) = (BINARY[below(3)], UNARY[below(6)]);
         let (rows, columns) = (1 + below(11), 1 + below(6));
-        let factor = [I8, I16][below(2)];
-        let results: &[DataType] = if factor == I8 { &[I8, I16, I32, F32] } else { &[I16, I32, F32] };
+        let factor = [I8, I16, I32][below(3)];
+        let results: &[DataType] = match factor {
+            I8 => &[I8, I16, I32, F32],
+            I16 => &[I16, I32, F32],
+            _ => &[I32],
+        };
         let result = results[below(results.len() as u64)];
 
         let output = scattered(dtype, ne, [0, 2, 1, 3], rooms[2]);
@@ -305,10 +313,11 @@ fn refusal(op: &str, output: DataType, sources: &[DataType]) -> String {
 #[case("NEG", I64, &[I64], "NEG: type i64 of source 0; possible: f32, f16, bf16, i8, i16, i32")]
 #[case("HARDSIGMOID", I8, &[I8], "HARDSIGMOID: type i8 of source 0; possible: f32, f16, bf16")]
 #[case("SCALE", I8, &[I8], "SCALE: type i8 of source 0; possible: f32, f16, bf16")]
-#[case("MUL_MAT", I32, &[I8, I16], "MUL_MAT: type i16 of source 1; possible: i8 with i8; i16 with i16")]
-#[case("MUL_MAT", I8, &[I16, I16], "MUL_MAT: type i8 of the result; possible: i32, f32 or i16; i8 of i8")]
-#[case("MUL_MAT", I64, &[I8, I8], "MUL_MAT: type i64 of the result; possible: i32, f32 or i16; i8 of i8")]
-#[case("MUL_MAT", I32, &[I32, I32], "MUL_MAT: type i32 of source 0; possible: f32, f16, bf16, i8, i16, quantised")]
+#[case("MUL_MAT", I32, &[I8, I16], "MUL_MAT: type i16 of source 1; possible: i8 with i8; i16 with i16; i32 with i32")]
+#[case("MUL_MAT", I8, &[I16, I16], "MUL_MAT: type i8 of the result; possible: i32; f32 or i16 of i8 and i16; i8 of i8")]
+#[case("MUL_MAT", I64, &[I8, I8], "MUL_MAT: type i64 of the result; possible: i32; f32 or i16 of i8 and i16; i8 of i8")]
+#[case("MUL_MAT", F32, &[I32, I32], "MUL_MAT: type f32 of the result; possible: i32; f32 or i16 of i8 and i16; i8 of i8")]
+#[case("MUL_MAT", I32, &[I64, I64], "MUL_MAT: type i64 of source 0; possible: f32, f16, bf16, i8, i16, i32, quantised")]
 fn other_types_are_refused_by_name(
     #[case] op: &str,
     #[case] output: DataType,
@@ -324,7 +333,7 @@ fn other_types_are_refused_by_name(
 fn products_of_whole_numbers_stay_single() {
     let tensor = |dtype, ne| Some(Tensor::contiguous(dtype, ne));
     let out = f32s([8, 2, 1, 1]);
-    for (dtype, expected) in [(DataType::BF16, true), (I8, false), (I16, false)] {
+    for (dtype, expected) in [(DataType::BF16, true), (I8, false), (I16, false), (I32, false)] {
         let sources = [tensor(dtype, [64, 8, 1, 1]), tensor(dtype, [64, 2, 1, 1]), tensor(F32, [8, 1, 1, 1])];
         let node = node("MUL_MAT_ADD", OpParams::default(), out, &sources);
         assert_eq!(find("MUL_MAT_ADD").check(&node).is_ok(), expected, "{dtype}");

@@ -1,9 +1,10 @@
 //! Matrix products of whole numbers.
 //!
 //! Rows and columns of i8 or i16 are multiplied as i16 and summed in 32 bits, which wrap: an instruction of most vector units. A
-//! result of fewer bits has the low ones. A result of f32 is the exact sum, which takes 64 bits, rounded once.
+//! result of fewer bits has the low ones. A result of f32 is the exact sum, which takes 64 bits, rounded once. Products of i32 and
+//! their sums wrap in 32 bits too.
 
-use super::read;
+use super::{Whole, read};
 use crate::family::cpu::rows::vectorised;
 use crate::tensor::{DataType, Tensor};
 
@@ -13,13 +14,60 @@ const ROWS: usize = 4;
 const BLOCK_BYTES: usize = 128 * 1024;
 
 /// Types that can be multiplied.
-pub const FACTORS: &[DataType] = &[DataType::I8, DataType::I16];
+pub const FACTORS: &[DataType] = &[DataType::I8, DataType::I16, DataType::I32];
 
 /// Types that products of `dtype`, which is one of [`FACTORS`], can have. ggml's own graphs say f32; the C++ backend has the others.
 pub fn results(dtype: DataType) -> &'static [DataType] {
     match dtype {
         DataType::I8 => &[DataType::I32, DataType::F32, DataType::I16, DataType::I8],
-        _ => &[DataType::I32, DataType::F32, DataType::I16],
+        DataType::I16 => &[DataType::I32, DataType::F32, DataType::I16],
+        _ => &[DataType::I32],
+    }
+}
+
+/// What rows and columns are multiplied as.
+pub trait Factor: Whole {
+    /// Its type of ggml's.
+    const TYPE: DataType;
+    /// The low bits of the product.
+    fn product(self, other: Self) -> i32;
+    /// Fills `numbers` from the row at `offset`.
+    fn take(tensor: &Tensor, bytes: &[u8], offset: usize, numbers: &mut [Self]);
+}
+
+impl Factor for i16 {
+    const TYPE: DataType = DataType::I16;
+
+    #[inline(always)]
+    fn product(self, other: Self) -> i32 {
+        i32::from(self) * i32::from(other)
+    }
+
+    /// From i8 or i16.
+    #[inline(always)]
+    fn take(tensor: &Tensor, bytes: &[u8], offset: usize, numbers: &mut [Self]) {
+        let (mut scratch, run) = (Vec::new(), [0, numbers.len()]);
+        if tensor.dtype == DataType::I16 {
+            return numbers.copy_from_slice(read::<i16>(tensor, bytes, offset, run, &mut scratch));
+        }
+        for (number, short) in numbers.iter_mut().zip(read::<i8>(tensor, bytes, offset, run, &mut scratch)) {
+            *number = i16::from(*short);
+        }
+    }
+}
+
+impl Factor for i32 {
+    const TYPE: DataType = DataType::I32;
+
+    #[inline(always)]
+    fn product(self, other: Self) -> i32 {
+        self.wrapping_mul(other)
+    }
+
+    #[inline(always)]
+    fn take(tensor: &Tensor, bytes: &[u8], offset: usize, numbers: &mut [Self]) {
+        let (mut scratch, run) = (Vec::new(), [0, numbers.len()]);
+        numbers.copy_from_slice(read::<i32>(tensor, bytes, offset, run, &mut scratch));
     }
 }
 
@@ -35,12 +83,12 @@ pub struct WholeRows<'a> {
 
 impl WholeRows<'_> {
     /// Writes the dot products with each of `columns` to its piece of the result in `out`, which has the type `result` and no gaps.
-    pub fn multiply(&self, columns: &[&[i16]], result: DataType, out: &mut [&mut [u8]]) {
+    pub fn multiply<F: Factor>(&self, columns: &[&[F]], result: DataType, out: &mut [&mut [u8]]) {
         let length = self.tensor.ne[0];
-        let block = (BLOCK_BYTES / (length * size_of::<i16>())).clamp(ROWS, 256) / ROWS * ROWS;
+        let block = (BLOCK_BYTES / (length * size_of::<F>())).clamp(ROWS, 256) / ROWS * ROWS;
         let mut widened = Vec::new();
-        if self.in_place(0, self.count).is_none() {
-            widened.resize(block.min(self.count) * length, 0_i16);
+        if self.in_place::<F>(0, self.count).is_none() {
+            widened.resize(block.min(self.count) * length, F::ZERO);
         }
         vectorised(
             #[inline(always)]
@@ -51,55 +99,43 @@ impl WholeRows<'_> {
                         Some(rows) => rows,
                         None => {
                             for (row, numbers) in widened.chunks_exact_mut(length).take(count).enumerate() {
-                                widen(self.tensor, self.bytes, (first + row) * self.tensor.nb[1], numbers);
+                                F::take(self.tensor, self.bytes, (first + row) * self.tensor.nb[1], numbers);
                             }
                             &widened[..count * length]
                         }
                     };
                     match result {
-                        DataType::F32 => multiply::<i64>(rows, columns, first, result, out),
-                        _ => multiply::<i32>(rows, columns, first, result, out),
+                        DataType::F32 => multiply::<i64, F>(rows, columns, first, result, out),
+                        _ => multiply::<i32, F>(rows, columns, first, result, out),
                     }
                 }
             },
         );
     }
 
-    /// Some rows where they lie, if they are aligned i16 one behind the other.
+    /// Some rows where they lie, if they are aligned and one behind the other.
     #[inline(always)]
-    fn in_place(&self, first: usize, count: usize) -> Option<&[i16]> {
+    fn in_place<F: Factor>(&self, first: usize, count: usize) -> Option<&[F]> {
         let Tensor { dtype, ne, nb } = *self.tensor;
         let row = dtype.row_bytes(ne[0]);
-        let dense = dtype == DataType::I16 && (ne[0] == 1 || nb[0] == 2) && (self.count == 1 || nb[1] == row);
+        let dense = dtype == F::TYPE && (ne[0] == 1 || nb[0] == size_of::<F>()) && (self.count == 1 || nb[1] == row);
         let bytes = dense.then(|| &self.bytes[first * row..][..count * row])?;
         bytemuck::try_cast_slice(bytes).ok()
     }
 }
 
 /// The columns of `tensor` that start at `offsets`, one behind the other.
-pub fn columns(tensor: &Tensor, bytes: &[u8], offsets: impl Iterator<Item = usize>) -> Vec<i16> {
-    let mut numbers = vec![0; tensor.elements()];
+pub fn columns<F: Factor>(tensor: &Tensor, bytes: &[u8], offsets: impl Iterator<Item = usize>) -> Vec<F> {
+    let mut numbers = vec![F::ZERO; tensor.elements()];
     vectorised(
         #[inline(always)]
         || {
             for (offset, column) in offsets.zip(numbers.chunks_exact_mut(tensor.ne[0])) {
-                widen(tensor, bytes, offset, column);
+                F::take(tensor, bytes, offset, column);
             }
         },
     );
     numbers
-}
-
-/// Fills `numbers` from the row at `offset`.
-#[inline(always)]
-fn widen(tensor: &Tensor, bytes: &[u8], offset: usize, numbers: &mut [i16]) {
-    let (mut scratch, run) = (Vec::new(), [0, numbers.len()]);
-    if tensor.dtype == DataType::I16 {
-        return numbers.copy_from_slice(read::<i16>(tensor, bytes, offset, run, &mut scratch));
-    }
-    for (number, short) in numbers.iter_mut().zip(read::<i8>(tensor, bytes, offset, run, &mut scratch)) {
-        *number = i16::from(*short);
-    }
 }
 
 /// What products are summed in.
@@ -142,32 +178,32 @@ impl Sum for i64 {
 
 /// All dot products of `rows`, which lie one behind the other and belong to the elements of the result from `first` on.
 #[inline(always)]
-fn multiply<S: Sum>(rows: &[i16], columns: &[&[i16]], first: usize, result: DataType, out: &mut [&mut [u8]]) {
+fn multiply<S: Sum, F: Factor>(rows: &[F], columns: &[&[F]], first: usize, result: DataType, out: &mut [&mut [u8]]) {
     let size = result.block_bytes();
     for (column, out) in columns.iter().zip(out) {
         let mut targets = out[first * size..].chunks_exact_mut(size);
         let mut tiles = rows.chunks_exact(ROWS * column.len());
         for tile in &mut tiles {
             let mut rows = tile.chunks_exact(column.len());
-            let rows: [&[i16]; ROWS] = std::array::from_fn(|_| rows.next().unwrap_or_default());
-            for (sum, target) in dots::<S, ROWS>(rows, column).into_iter().zip(&mut targets) {
+            let rows: [&[F]; ROWS] = std::array::from_fn(|_| rows.next().unwrap_or_default());
+            for (sum, target) in dots::<S, F, ROWS>(rows, column).into_iter().zip(&mut targets) {
                 sum.store(result, target);
             }
         }
         for (row, target) in tiles.remainder().chunks_exact(column.len()).zip(targets) {
-            dots::<S, 1>([row], column)[0].store(result, target);
+            dots::<S, F, 1>([row], column)[0].store(result, target);
         }
     }
 }
 
 /// The dot products of some rows with a column, all of one length.
 #[inline(always)]
-fn dots<S: Sum, const R: usize>(rows: [&[i16]; R], column: &[i16]) -> [S; R] {
+fn dots<S: Sum, F: Factor, const R: usize>(rows: [&[F]; R], column: &[F]) -> [S; R] {
     let rows = rows.map(|row| &row[..column.len()]);
     let mut sums = [S::ZERO; R];
     for (k, value) in column.iter().enumerate() {
         for (sum, row) in sums.iter_mut().zip(rows) {
-            *sum = sum.add(i32::from(row[k]) * i32::from(*value));
+            *sum = sum.add(row[k].product(*value));
         }
     }
     sums
