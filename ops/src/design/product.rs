@@ -19,9 +19,9 @@ const RESIDENT_BYTES: usize = 16 * 1024;
 /// output M x N, and further dimensions are computed one after the other.
 ///
 /// Tiles are multiples of the generation's native shape for the type; extents that are not multiples are padded with zeros
-/// by the mem tiles. f32 is computed as bf16 products, as the array has no f32 matrix unit; i32 by lanes of the vector unit. With few columns the second operand
-/// stays in the cores and the weights stream past all of them; otherwise rows of weights are spread over the cores of
-/// a column and columns of the second operand over the columns of the array.
+/// by the mem tiles. f32 is computed as bf16 products, as the array has no f32 matrix unit; i32 by lanes of the vector unit. With
+/// few columns the second operand stays in the cores and the weights stream past all of them; otherwise rows of weights are spread
+/// over the cores of a column and columns of the second operand over the columns of the array.
 ///
 /// # Errors
 /// [`Unsupported::Resources`] when the generation has no matrix unit for the types or a tile does not fit.

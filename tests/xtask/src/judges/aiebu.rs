@@ -82,7 +82,10 @@ impl Aiebu<'_> {
         }
         fs::write(work.join(FILE), loading.finish()?)?;
         fs::write(work.join("design.pdi"), pdi)?;
-        let argument = |index: usize| json!({"name": format!("arg_{index}"), "type": "char *", "offset": format!("{:#x}", 8 * index)});
+        let argument = |index: usize| {
+            let (name, offset) = (format!("arg_{index}"), format!("{:#x}", 8 * index));
+            json!({"name": name, "type": "char *", "offset": offset})
+        };
         let kernel = json!({
             "name": "design",
             "arguments": (0..ours.argument_count()).map(argument).collect::<Vec<_>>(),
