@@ -135,8 +135,8 @@ fn designs_that_the_table_does_not_have_are_taken_from_the_folder() {
     // The rules of an operation hold for every design of it.
     let problems = take(&[mine("my_add", r#", "operation": "RELU""#)]).unwrap_err();
     assert!(problems[0].contains("RELU"), "{problems:?}");
-    let problems = take(&[mine("my_add", r#", "operation": "ADDD""#)]).unwrap_err();
-    assert!(problems[0].contains("unknown operation 'ADDD'; did you mean ADD"), "{problems:?}");
+    let problems = take(&[mine("my_add", r#", "operation": "ADDX""#)]).unwrap_err();
+    assert!(problems[0].contains("unknown operation 'ADDX'; did you mean ADD"), "{problems:?}");
     let problems = run(&[mine("my_add", r#", "operation": "ADD""#)]).unwrap_err();
     assert!(
         problems[0].contains("designs of others are read from the folder that --kernels-dir names"),
