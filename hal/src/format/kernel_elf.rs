@@ -1,7 +1,7 @@
 //! Kernels as one 32-bit ELF each, PDI and instruction stream together: what XRT loads as a "full ELF".
 //!
-//! AMD's `aiebu-asm -t aie2_config` makes them, for mlir-aie's `aiecc` and so for the C++ backend's kernels of aie2p, which are in
-//! the [`hsaco`](super::hsaco) in this form. Sections:
+//! AMD's `aiebu-asm -t aie2_config` makes them, which mlir-aie's `aiecc` runs. Whole ELFs in an [`hsaco`](super::hsaco) are taken to
+//! be these; none of the C++ backend's was at hand. Sections:
 //!
 //! ```text
 //!   .pdi.N         a PDI with the number N

@@ -24,7 +24,7 @@ const SOURCES: &str = "jit-iron/iron";
 /// Two seconds on an idle machine.
 const ENVIRONMENT_LIMIT: Duration = Duration::from_secs(120);
 
-/// The configurations that are installed; the last has 124 kernels, which take a minute.
+/// The configurations that are installed; the last has 126 kernels, which take a minute.
 const EXAMPLES: [&str; 3] = ["minimal-kernel-config.json", "example-kernel-config.json", "list-kernel-config.json"];
 
 /// How many shapes of each case run in the simulator.
