@@ -204,7 +204,11 @@ fn pdi_seeds() -> Vec<(&'static str, Vec<u8>)> {
     let words = other[0x90..0xCC].as_chunks().0;
     let sum = words.iter().fold(0u32, |sum, word| sum.wrapping_add(u32::from_le_bytes(*word)));
     other[0xCC..0xD0].copy_from_slice(&(!sum).to_le_bytes());
-    seeds.extend([("truncated", truncated), ("changed", changed), ("other-bootgen", other)]);
+    // The revoke id, which bootgen does not set. All ones, so that the checksum is the one above.
+    let mut revoked = write(&command_lists()[1].1);
+    revoked[0x98..0x9C].fill(0xFF);
+    revoked[0xCC..0xD0].copy_from_slice(&(!sum).to_le_bytes());
+    seeds.extend([("truncated", truncated), ("changed", changed), ("other-bootgen", other), ("revoke-id", revoked)]);
     seeds
 }
 

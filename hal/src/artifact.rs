@@ -8,7 +8,7 @@ use crate::arch::Arch;
 use crate::format::FormatError;
 use crate::format::extent::{ArgumentExtent, ExtentError, argument_extents};
 use crate::format::instructions::InstructionStream;
-use crate::format::pdi::Pdi;
+use crate::format::pdi::{self, Pdi};
 use crate::format::reference;
 use crate::stream_maker::StreamMaker;
 use sha2::{Digest as _, Sha256};
@@ -149,7 +149,7 @@ impl KernelArtifact {
             return Err(ArtifactError::Generation { name, arch, expected: generation, found });
         }
         let (argument_count, has_completion_token) = (stream.argument_count(), stream.has_completion_token());
-        let digest = Digest::of(&pdi);
+        let digest = Digest::of(&pdi::canonical(&pdi));
         let identity = identity_of(&digest, &instructions);
         let maker = None;
         Ok(Self { name, arch, pdi, instructions, argument_count, has_completion_token, digest, identity, maker })
@@ -284,8 +284,8 @@ impl KernelArtifact {
         argument_extents(&pdi.cdo(), &stream)
     }
 
-    /// SHA-256 of the PDI. Hardware contexts count distinct PDIs, and this distinguishes them: several
-    /// artifacts can share one PDI with different instructions.
+    /// SHA-256 of the PDI in its [canonical form](crate::format::pdi::canonical), which for most files is the file. Hardware contexts
+    /// count distinct PDIs, and this distinguishes them: several artifacts can share one PDI with different instructions.
     #[must_use]
     pub fn digest(&self) -> &Digest {
         &self.digest
@@ -375,6 +375,19 @@ mod tests {
         assert_ne!(one.digest(), other.digest());
         assert_ne!(one.identity(), other.identity());
         assert_eq!(one.digest(), &Digest::of(one.pdi()));
+    }
+
+    #[test]
+    fn digests_leave_out_what_compilers_do_not_set() {
+        let one = artifact("add", &[0, 1]);
+        let mut pdi = one.pdi().to_vec();
+        // The revoke id, and the checksum of the image header.
+        pdi[0x98..0x9C].fill(0x01);
+        let sum = u32::from_le_bytes(pdi[0xCC..0xD0].try_into().unwrap()).wrapping_sub(0x0101_0101);
+        pdi[0xCC..0xD0].copy_from_slice(&sum.to_le_bytes());
+        let other = KernelArtifact::new("add", "aie2p", 4, pdi, one.instructions()).unwrap();
+        assert_ne!(one.pdi(), other.pdi());
+        assert_eq!((one.digest(), one.identity()), (other.digest(), other.identity()));
     }
 
     #[test]

@@ -3,9 +3,13 @@
 //! The layout is that of a Versal partial PDI without boot header, as bootgen writes it for mlir-aie: four
 //! words of bus-width pattern, an image header table, one image header, one partition header, and the CDO
 //! at offset 0x150, padded with zeros to 16 bytes. Nothing is encrypted or hashed, and apart from three
-//! lengths and the checksums every header word is constant, so a PDI can be written without bootgen. One word
-//! has two values in real files: at offset 0xC8 (the image's measurement register) 0 as well as 0xFFFFFFFF is read,
-//! which bootgen for other architectures writes; 0 is written.
+//! lengths and the checksums every header word is constant, so a PDI can be written without bootgen. Two words
+//! vary in real files without a meaning for the array; both are written as 0:
+//!
+//! - offset 0x98, the image's revoke id: bootgen does not set it, so its files hold whatever was in memory;
+//! - offset 0xC8, the image's measurement register: bootgen for other architectures writes 0xFFFFFFFF.
+//!
+//! [`canonical`] is a PDI with both as written here: what digests are made of, as two runs of one compiler differ in them.
 //!
 //! A PDI does not say which generation it is for: the headers are the same for aie2 and aie2p. The header
 //! of the instruction stream that belongs to it does ([`Header::generation`]).
@@ -15,6 +19,7 @@
 use super::cdo::{Cdo, CdoBuilder};
 use super::error::FormatError;
 use super::words::{WORD, Words, checksum, extend};
+use std::borrow::Cow;
 
 /// File offset of the CDO in bytes.
 pub const CDO_OFFSET: usize = 0x150;
@@ -34,6 +39,9 @@ struct HeaderBlock {
     /// Words in front of the checksum.
     len: usize,
 }
+
+/// Word index of the image header, file offset 0x98: the eFuse that would revoke the image. bootgen leaves it uninitialised.
+const REVOKE_ID: usize = 0x08 / WORD;
 
 /// Word index of the image header, file offset 0xC8: the register that measurements of the image extend. mlir-aie's
 /// PDIs have 0; bootgen for other architectures writes all ones, which says none.
@@ -156,7 +164,11 @@ impl<'a> Pdi<'a> {
             }
         }
         IMAGE_HEADER_TABLE.check(file, |_, _| false)?;
-        IMAGE_HEADER.check(file, |index, found| index == MEASUREMENT_REGISTER && found == u32::MAX)?;
+        IMAGE_HEADER.check(file, |index, found| match index {
+            REVOKE_ID => true,
+            MEASUREMENT_REGISTER => found == u32::MAX,
+            _ => false,
+        })?;
         // The lengths are checked below.
         PARTITION_HEADER.check(file, |index, _| index <= TOTAL_LENGTH)?;
 
@@ -189,6 +201,25 @@ impl<'a> Pdi<'a> {
     #[must_use]
     pub fn cdo(&self) -> Cdo<'a> {
         self.cdo
+    }
+}
+
+/// A valid PDI with those header words that vary without a meaning as [`write()`] writes them. PDIs that configure the array alike
+/// are equal then; what [`write()`] made is returned as it is.
+#[must_use]
+pub fn canonical(pdi: &[u8]) -> Cow<'_, [u8]> {
+    let start = IMAGE_HEADER.start * WORD;
+    let mut words = IMAGE_HEADER.constants();
+    words.push(checksum(words.iter().copied()));
+    let mut bytes = Vec::with_capacity(words.len() * WORD);
+    extend(&mut bytes, words);
+    match pdi.get(start..start + bytes.len()) {
+        Some(found) if found != bytes => {
+            let mut file = pdi.to_vec();
+            file[start..start + bytes.len()].copy_from_slice(&bytes);
+            Cow::Owned(file)
+        }
+        _ => Cow::Borrowed(pdi),
     }
 }
 
@@ -284,7 +315,8 @@ mod tests {
             file[bit / 8] ^= 1 << (bit % 8);
             let plain = Pdi::parse(&file).unwrap_err();
             repair(&mut file, bit / 8);
-            assert!(Pdi::parse(&file).is_err(), "bit {bit}");
+            let free = (0x98..0x9C).contains(&(bit / 8));
+            assert_eq!(Pdi::parse(&file).is_ok(), free, "bit {bit}");
             if (0x10..CDO_OFFSET).contains(&(bit / 8)) {
                 assert!(plain.what.ends_with("checksum"), "bit {bit}: {plain}");
             }
@@ -302,6 +334,31 @@ mod tests {
         repair(&mut file, offset);
         let expected = other_constant("image header", "measurement register", offset, 0, u32::MAX - 1);
         assert_eq!(Pdi::parse(&file), Err(expected));
+    }
+
+    #[test]
+    fn any_revoke_id_is_read_with_its_checksum() {
+        let good = sample();
+        let mut file = good.clone();
+        put_word(&mut file, 0x98, 0x5555_AAAA);
+        assert_eq!(&*Pdi::parse(&file).unwrap_err().what, "PDI image header checksum");
+        repair(&mut file, 0x98);
+        assert_eq!(Pdi::parse(&file), Pdi::parse(&good));
+    }
+
+    #[test]
+    fn the_canonical_form_leaves_out_what_varies_and_nothing_else() {
+        let good = sample();
+        assert!(matches!(canonical(&good), Cow::Borrowed(same) if same == good));
+        for (offset, value) in [(0x98, 7), (0xC8, u32::MAX)] {
+            let mut file = good.clone();
+            put_word(&mut file, offset, value);
+            repair(&mut file, offset);
+            assert_eq!(canonical(&file), good, "{offset:#x}");
+        }
+        let other = write(CdoBuilder::new().nop(&[1])).unwrap();
+        assert_eq!(canonical(&other), other);
+        assert_eq!(&*canonical(&[1, 2, 3]), [1, 2, 3]);
     }
 
     #[rstest]
