@@ -15,7 +15,7 @@ use crate::accel::completion::WaitMethod;
 use crate::accel::context::HardwareContext;
 use crate::accel::device::AccelDevice;
 use crate::accel::node::CallError;
-use crate::accel::probe::{NopKernel, PROBE_LIMIT, find_wait_method, nop_packet};
+use crate::accel::probe::{NopKernel, PROBE_LIMIT, Probed, find_wait_method, nop_packet};
 use crate::agent::{
     AT_EXIT_LIMIT, Agent, AgentError, AgentInfo, AgentStatus, Allocation, Caches, Chain, ContextId, CpuCaches, Packet,
     PdiRef,
@@ -161,6 +161,9 @@ impl ErtAgent {
     fn lock(&self) -> Result<MutexGuard<'_, Ring>, AgentError> {
         // No one waits again for a runtime that was lost because it does not return.
         let status = &self.accel.status;
+        if status.is_inherited() {
+            status.alive()?;
+        }
         let patience = if status.is_lost() { Duration::ZERO } else { self.accel.limit.saturating_mul(2) };
         let ring = self.ring.try_lock_for(patience);
         ring.ok_or_else(|| status.lose(format!("a call into ROCR has not returned for {patience:?}")))
@@ -406,7 +409,12 @@ impl ErtAgent {
         let limit = self.accel.limit.min(PROBE_LIMIT);
         let found = find_wait_method(&self.accel.node, context, [command, chain], packet, limit);
         buffers.put_back(Some(context), taken);
-        *wait_method = found.map_err(|cause| AgentError::Unsupported(cause.to_string()))?;
+        let Probed { wait_method: method, failure } =
+            found.map_err(|cause| AgentError::Unsupported(cause.to_string()))?;
+        if let Some(cause) = failure {
+            tracing::warn!("{}: an NPU whose test dispatch failed: {cause}; it is used all the same", self.info().name);
+        }
+        *wait_method = method;
         tracing::debug!("chains are waited for by {wait_method}");
         Ok(())
     }
@@ -483,6 +491,9 @@ impl ErtAgent {
 
 impl Drop for ErtAgent {
     fn drop(&mut self) {
+        if self.accel.status.is_inherited() {
+            return;
+        }
         if let Ok(mut ring) = self.lock()
             && !ring.closed
         {

@@ -2,6 +2,7 @@
 
 use super::completion::WaitError;
 use super::context::{HardwareContext, is_exhausted};
+use super::holders::why_exhausted;
 use super::node::{CallError, Node};
 use crate::agent::{AgentError, AgentStatus};
 use amdxdna_sys::ert::state;
@@ -126,14 +127,9 @@ impl AccelDevice {
         HardwareContext::create(&self.node, self.tiles, &pdis).map_err(|cause| {
             if is_exhausted(&cause) && !self.node.is_gone(&cause) {
                 return AgentError::ContextsExhausted(format!(
-                    "{cause}: the kernel driver has no further hardware context for {} PDIs; {}",
+                    "{cause}: the kernel driver has no further hardware context for {} PDIs: {}",
                     pdis.len(),
-                    match held {
-                        0 => "this program holds none, so another program holds the NPU; stop it, or try again later \
-                              (`xrt-smi examine -r aie-partitions` or `lsof` on the node show which)"
-                            .to_owned(),
-                        held => format!("this program holds {held}, others may hold some"),
-                    }
+                    why_exhausted(&self.node, held)
                 ));
             }
             self.call_error(&cause, &format!("a context for {} PDIs", pdis.len()))

@@ -9,6 +9,7 @@
 //! - [`command_buffer`]: how a chain and its commands are packed, and how a chain ended.
 //! - [`device`]: what errors of the kernel driver mean.
 //! - [`completion`]: waiting for a submission, by whichever method this kernel has.
+//! - [`holders`]: which programs have contexts, when there is no further one.
 //! - [`probe`]: finds that method with a dispatch that does nothing.
 //! - [`recorder`]: takes down the calls of a node, for a bug report.
 
@@ -17,6 +18,7 @@ pub(crate) mod command_buffer;
 pub(crate) mod completion;
 pub(crate) mod context;
 pub(crate) mod device;
+pub(crate) mod holders;
 pub(crate) mod node;
 pub(crate) mod probe;
 pub(crate) mod recorder;

@@ -9,7 +9,6 @@ use crate::agent::{AgentError, Packet, PdiRef};
 use aie_hal::format::cdo::CdoBuilder;
 use aie_hal::format::instructions::{Header, InstructionWriter};
 use aie_hal::format::pdi;
-use amdxdna_sys::ert::state;
 use amdxdna_sys::recording::{READ, WRITE};
 use std::time::{Duration, Instant};
 
@@ -47,9 +46,6 @@ pub(crate) enum ProbeError {
     /// A kernel call failed.
     #[error("a test dispatch: {0}")]
     Call(#[source] CallError),
-    /// It ended in another state than completed.
-    #[error("a test dispatch: it ended as `{}`", state::name(*.0))]
-    Ended(u32),
     /// It did not end.
     #[error("a test dispatch: {0}")]
     Wait(#[source] WaitError),
@@ -61,14 +57,23 @@ pub(crate) enum ProbeError {
     NoMethod(String),
 }
 
-/// Runs `packet`, of a [`NopKernel`] whose PDI is the first of `context`, and returns the method that waited for it.
+/// What the probe found.
+#[derive(Debug)]
+pub(crate) struct Probed {
+    /// The method that waited for the dispatch.
+    pub(crate) wait_method: WaitMethod,
+    /// Why it did not complete, if it did not.
+    pub(crate) failure: Option<ChainError>,
+}
+
+/// Runs `packet`, of a [`NopKernel`] whose PDI is the first of `context`, and finds the method that waits for it.
 pub(crate) fn find_wait_method(
     node: &Node,
     context: HardwareContext,
     [command, chain]: [&CommandBuffer; 2],
     packet: &Packet,
     limit: Duration,
-) -> Result<WaitMethod, ProbeError> {
+) -> Result<Probed, ProbeError> {
     command.words().write_dispatch(packet, &[]);
     chain.words().write_chain([command.handle()].into_iter());
     [command, chain].into_iter().for_each(|buffer| buffer.note(node, WRITE));
@@ -84,10 +89,8 @@ pub(crate) fn find_wait_method(
         match method.wait(node, submitted, limit) {
             Ok(()) => {
                 chain.note(node, READ);
-                return match chain.words().outcome(1, since.elapsed()) {
-                    Err(ChainError::Ended { state, .. }) => Err(ProbeError::Ended(state)),
-                    _ => Ok(method),
-                };
+                let failure = chain.words().outcome(1, since.elapsed()).err();
+                return Ok(Probed { wait_method: method, failure });
             }
             Err(WaitError::Missing(cause)) => tried.push(cause.to_string()),
             Err(cause) => return Err(ProbeError::Wait(cause)),

@@ -9,11 +9,11 @@ use super::in_flight::Ended;
 use super::{DirectAgent, State};
 use crate::accel::bo::{Bo, BoKind};
 use crate::accel::command_buffer::CommandBuffer;
-use crate::accel::completion::WaitMethod;
 use crate::accel::context::{HardwareContext, is_exhausted};
 use crate::accel::device::AccelDevice;
+use crate::accel::holders::why_exhausted;
 use crate::accel::node::{CallError, Mapping, Node};
-use crate::accel::probe::{NopKernel, PROBE_LIMIT, find_wait_method, nop_packet};
+use crate::accel::probe::{NopKernel, PROBE_LIMIT, Probed, find_wait_method, nop_packet};
 use crate::accel::recorder::Recorder;
 use crate::agent::{Agent, AgentError, AgentInfo, AgentStatus};
 use crate::npu::OpenNpu;
@@ -69,16 +69,25 @@ pub fn record(path: &Path, arch: &Arch) -> (Result<AgentInfo, AgentError>, Vec<R
 /// The NPU behind an open node.
 fn agent(node: Arc<Node>, arch: &Arch, limit: Duration) -> Result<DirectAgent, AgentError> {
     let path = node.path().to_owned();
-    check_driver(&node)?;
+    let version = check_driver(&node)?;
     let tiles = node.core_tiles(Some(arch.array.columns)).map_err(|cause| lost(&node, "the array's shape", &cause))?;
     let heap = Bo::create(&node, BoKind::Heap, DEV_MEM_SIZE)
         .map_err(|cause| out_of_memory(&node, "the device heap", &cause))?;
     check_addresses(&node)?;
-    let wait_method = round_trip(&node, arch, tiles, &heap, limit.min(PROBE_LIMIT))?;
+    let Probed { wait_method, failure } = round_trip(&node, arch, tiles, &heap, limit.min(PROBE_LIMIT))?;
+    let failure = failure.map(|cause| format!(", whose test dispatch failed: {cause}"));
+    if let Some(failure) = &failure {
+        // It may be the firmware's opinion of a kernel that does nothing, and was waited for as it should be.
+        tracing::warn!("{}: an NPU{failure}; it is used all the same", path.display());
+    }
     let info = AgentInfo {
         name: arch.name.clone(),
         library: path.clone(),
-        runtime: format!("amdxdna kernel driver{}, waits by {wait_method}", firmware(&node)),
+        runtime: format!(
+            "amdxdna kernel driver{}, waits by {wait_method}{}",
+            firmware(&node),
+            failure.unwrap_or_default()
+        ),
         interface: None,
         data_bytes: memory_bytes(),
         data_granule: PAGE,
@@ -96,7 +105,7 @@ fn agent(node: Arc<Node>, arch: &Arch, limit: Duration) -> Result<DirectAgent, A
         heap,
         closed: false,
     };
-    let imports_files = imports_files(&node);
+    let imports_files = may_pin_read_only(version) && imports_files(&node);
     tracing::info!("{}: {}; files in place: {imports_files}", path.display(), info.runtime);
     let accel = AccelDevice { node, status: AgentStatus::new(info), tiles, limit };
     Ok(DirectAgent { accel, wait_method, imports_files, state: Mutex::new(state) })
@@ -110,7 +119,7 @@ pub(crate) fn opened(path: &Path, arch: &Arc<Arch>, limit: Duration) -> Result<A
     // Held while opening, so that two callers do not both open it.
     let mut opened = OPENED.lock();
     let found = opened.iter().find(|(known, _)| known == path).and_then(|(_, npu)| npu.upgrade());
-    if let Some(npu) = found.filter(|npu| npu.array.lost().is_none()) {
+    if let Some(npu) = found.filter(|npu| npu.array.lost().is_none() && npu.owner.is_current()) {
         return Ok(npu);
     }
     let npu = opened_apart(path, arch, limit)?;
@@ -141,8 +150,9 @@ fn rejected_open(path: &Path, cause: &std::io::Error) -> AgentError {
     })
 }
 
-/// Any accel node answers DRM's version request; others than amdxdna's must not be sent its requests.
-fn check_driver(node: &Node) -> Result<(), AgentError> {
+/// Any accel node answers DRM's version request; others than amdxdna's must not be sent its requests. Major and minor version of
+/// the driver.
+fn check_driver(node: &Node) -> Result<(i32, i32), AgentError> {
     let mut name = [0_u8; 64];
     let mut version = drm_version {
         name_len: name.len() as u64,
@@ -151,7 +161,7 @@ fn check_driver(node: &Node) -> Result<(), AgentError> {
     };
     node.request(&mut version).map_err(|cause| lost(node, "the kernel driver's name", &cause))?;
     if name.starts_with(DRIVER) {
-        return Ok(());
+        return Ok((version.version_major, version.version_minor));
     }
     let length = (version.name_len as usize).min(name.len());
     Err(AgentError::Unsupported(format!(
@@ -214,8 +224,8 @@ fn check_addresses(node: &Arc<Node>) -> Result<(), AgentError> {
     )))
 }
 
-/// Runs a kernel that does nothing, and finds out how to wait for it.
-fn round_trip(node: &Arc<Node>, arch: &Arch, tiles: u32, heap: &Bo, limit: Duration) -> Result<WaitMethod, AgentError> {
+/// Runs a kernel that does nothing, and finds out how to wait for it. How it ended does not matter: that it can be waited for does.
+fn round_trip(node: &Arc<Node>, arch: &Arch, tiles: u32, heap: &Bo, limit: Duration) -> Result<Probed, AgentError> {
     let path = node.path().display();
     let unsupported = |reason: String| AgentError::Unsupported(format!("{path}: {reason}"));
     let NopKernel { pdi, instructions } = NopKernel::new(arch.dev_gen == 3)?;
@@ -237,10 +247,14 @@ fn round_trip(node: &Arc<Node>, arch: &Arch, tiles: u32, heap: &Bo, limit: Durat
     let context = HardwareContext::create(node, tiles, &[pdi.handle()]).map_err(|cause| {
         if is_exhausted(&cause) {
             // Drivers that have given up on their NPU use the same error.
-            let given_up = if cause.errno() == libc::ENODEV { ". Or the driver has given up on it, which `dmesg` shows" } else { "" };
+            let given_up = if cause.errno() == libc::ENODEV {
+                ". Or the driver has given up on it, which `dmesg` shows"
+            } else {
+                ""
+            };
             return AgentError::ContextsExhausted(format!(
-                "{path}: the kernel driver grants no hardware context of {tiles} tiles ({cause}): another program holds the NPU; \
-                 stop it, or try again later{given_up}"
+                "{path}: the kernel driver grants no hardware context of {tiles} tiles ({cause}): {}{given_up}",
+                why_exhausted(node, 0)
             ));
         }
         unsupported(format!("a test context: {cause}"))
@@ -249,9 +263,9 @@ fn round_trip(node: &Arc<Node>, arch: &Arch, tiles: u32, heap: &Bo, limit: Durat
     let found = find_wait_method(node, context, [&command, &chain], &packet, limit);
     let destroyed = context.destroy(node);
     match found {
-        Ok(method) => {
+        Ok(probed) => {
             destroyed.map_err(|cause| lost(node, "the test context", &cause))?;
-            Ok(method)
+            Ok(probed)
         }
         Err(cause) => {
             // While the context exists the device may still read them.
@@ -262,6 +276,15 @@ fn round_trip(node: &Arc<Node>, arch: &Arch, tiles: u32, heap: &Bo, limit: Durat
         }
     }
 }
+
+/// Whether the kernel driver of this version may be able to pin memory that may only be read. Mainline up to Linux 7.3 cannot, and writes an
+/// error into the kernel's log for every attempt; AMD's own module (1.x) can since 2026-03.
+fn may_pin_read_only(version: (i32, i32)) -> bool {
+    version > LAST_WITHOUT_READ_ONLY
+}
+
+/// The newest version of mainline's driver that is known to pin only what may be written.
+const LAST_WITHOUT_READ_ONLY: (i32, i32) = (0, 10);
 
 /// Whether the kernel can use a file in place that is mapped for reading, as llama.cpp maps models.
 fn imports_files(node: &Arc<Node>) -> bool {

@@ -207,11 +207,18 @@ impl File {
         let contexts = |state: &State| state.contexts.iter().map(|c| (entry(c), c.1.line.clone())).collect::<Vec<_>>();
         let contexts = contexts(&self.state.lock());
         // Without the lock of the file, which those take that have a context's.
+        let others = self.device.holder.map(|pid| amdxdna_drm_hwctx_entry {
+            context_id: 1,
+            num_col: array_columns,
+            pid,
+            state: 1,
+            ..amdxdna_drm_hwctx_entry::zeroed()
+        });
         let counted = contexts.into_iter().map(|(entry, line)| {
             let (command_submissions, command_completions) = line.counts();
             amdxdna_drm_hwctx_entry { command_submissions, command_completions, ..entry }
         });
-        counted.collect()
+        counted.chain(others).collect()
     }
 
     /// The answer to a GET_ARRAY query: bytes of one element, and all elements.

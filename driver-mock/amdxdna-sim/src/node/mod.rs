@@ -71,6 +71,8 @@ pub struct Device {
     /// What opening the node gives, if it fails.
     rejected: Option<Errno>,
     firmware: [u32; 4],
+    /// Another process, which holds all contexts.
+    holder: Option<i64>,
     /// How much of the first heap can be handed out.
     heap_bytes: usize,
     /// How much all heaps of a file can have.
@@ -116,7 +118,10 @@ impl Device {
             Iommu::Passthrough => Some(profile.without_sva.passthrough),
         };
         let mut arch = (*device.arch).clone();
-        arch.limits.contexts = machine.contexts.unwrap_or(arch.limits.contexts);
+        arch.limits.contexts = match machine.holder {
+            Some(_) => 0,
+            None => machine.contexts.unwrap_or(arch.limits.contexts),
+        };
         let arch = Arc::new(arch);
         let array = Mutex::new(Array::new(arch.clone(), executor));
         let heap_bytes = machine.heap.unwrap_or(limits::DEV_MEM_SIZE).min(limits::DEV_MEM_SIZE);
@@ -125,6 +130,7 @@ impl Device {
             profile,
             iova: machine.iova,
             rejected: rejected.filter(|_| !machine.iova),
+            holder: machine.holder,
             firmware: machine.firmware.unwrap_or_else(|| default_firmware(&arch)),
             heap_bytes,
             heaps_bytes: if profile.heaps_grow && arch.dev_gen != 3 { heap::HEAPS_BYTES } else { limits::DEV_MEM_SIZE },

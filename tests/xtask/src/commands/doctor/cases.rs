@@ -146,17 +146,24 @@ pub const CASES: &[Case] = &[
         Mend::Machine(&[(KERNEL, "6.18")]),
     ),
     machine(
-        "no contexts",
+        "firmware that makes no context any more",
         &[(MACHINE, "contexts=0")],
         "open",
-        ("grants no hardware context", "sudo lsof /dev/accel/accel*"),
+        ("makes no context any more", "modprobe -r amdxdna; sudo modprobe amdxdna"),
+        IN_ORDER,
+    ),
+    machine(
+        "a busy NPU without a holder",
+        &[("AMDXDNA_SIM_FAULTS", "CREATE_HWCTX@*=EINVAL")],
+        "open",
+        ("makes no context any more", "modprobe -r amdxdna"),
         IN_ORDER,
     ),
     machine(
         "contexts that another program holds",
-        &[("AMDXDNA_SIM_FAULTS", "CREATE_HWCTX@*=EBUSY")],
+        &[(MACHINE, "holder=1")],
         "open",
-        ("another program holds the NPU", "sudo lsof"),
+        ("another program holds the NPU: process 1 (", "sudo lsof /dev/accel/accel*"),
         IN_ORDER,
     ),
     machine(

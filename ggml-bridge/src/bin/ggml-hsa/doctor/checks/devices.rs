@@ -125,6 +125,10 @@ fn mend_of(reason: &str) -> String {
             "stop the program that `sudo lsof /dev/accel/accel*` shows, or close what uses the NPU",
         ),
         (
+            "makes no context any more",
+            "`sudo modprobe -r amdxdna; sudo modprobe amdxdna`, which starts the NPU's firmware anew, or restart the machine",
+        ),
+        (
             "has it open exclusively",
             "stop the program that `sudo lsof /dev/accel/accel*` shows, or close what uses the NPU",
         ),

@@ -56,7 +56,7 @@ const FAULTS: [Fault; 5] = [
     Fault {
         what: "no context left",
         options: &["--faults", "CREATE_CONTEXT@2-99=0x2000003"],
-        error: Some("another program holds the NPU"),
+        error: Some("firmware makes no context any more"),
         kernel: Some("create context failed"),
         recovers: false,
         in_ci: false,
