@@ -7,7 +7,7 @@
 //! at a time; the memory functions may be called from any thread at any time.
 
 use aie_device_memory::Span;
-use aie_hal::MemoryPool;
+use aie_hal::{MemoryPool, OwningProcess};
 use std::fmt::Debug;
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -222,16 +222,30 @@ pub(crate) struct AgentStatus {
     pub(crate) info: AgentInfo,
     lost: OnceLock<String>,
     pub(crate) contexts_created: AtomicU64,
+    owner: OwningProcess,
 }
 
 impl AgentStatus {
     /// Of an agent that has done nothing yet.
     pub(crate) fn new(info: AgentInfo) -> Self {
-        Self { info, lost: OnceLock::new(), contexts_created: AtomicU64::new(0) }
+        let owner = OwningProcess::current();
+        Self { info, lost: OnceLock::new(), contexts_created: AtomicU64::new(0), owner }
     }
 
     pub(crate) fn alive(&self) -> Result<(), AgentError> {
+        if self.is_inherited() {
+            let parent = self.owner.id();
+            return Err(AgentError::Lost(format!(
+                "the NPU was opened by process {parent}, and a forked child cannot use it; start a program instead, or fork before \
+                 the NPU is opened"
+            )));
+        }
         self.lost.get().map_or(Ok(()), |cause| Err(AgentError::Lost(cause.clone())))
+    }
+
+    /// Whether this is a forked child of the process that opened the agent: what the kernel holds for it is the parent's.
+    pub(crate) fn is_inherited(&self) -> bool {
+        !self.owner.is_current()
     }
 
     /// Whether the agent is lost.

@@ -349,8 +349,9 @@ impl Agent for KernelDispatchAgent {
 
 impl Drop for KernelDispatchAgent {
     fn drop(&mut self) {
-        if self.status.is_lost() {
-            // The runtime is in the middle of something and may use any of it, so all of it stays, started.
+        if self.status.is_lost() || self.status.is_inherited() {
+            // The runtime is in the middle of something and may use any of it, or it is that of the parent process: all of it stays,
+            // started.
             return;
         }
         // SAFETY: Both are taken once, here, and not used again.

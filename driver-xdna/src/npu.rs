@@ -1,7 +1,8 @@
 //! One NPU, shared by the logical devices that are opened on it: memory, contexts, and whether it is lost.
 //!
 //! At the end of the process what the kernel driver holds for NPUs that are still open is released: devices in statics are
-//! never dropped, and llama.cpp keeps its backends in such.
+//! never dropped, and llama.cpp keeps its backends in such. Only the process that opened an NPU releases it: a forked child runs the same
+//! exit handlers, and shares the kernel's objects with its parent.
 
 use crate::agent::{AT_EXIT_LIMIT, Agent, AgentError};
 use crate::coherence::Written;
@@ -9,11 +10,12 @@ use crate::contexts::AgentContexts;
 use crate::pool::{Block, Pool};
 use aie_hal::backend::{Array, HeapContent};
 use aie_hal::error::DeviceError;
-use aie_hal::{Arch, BufferParams, Limits, MemoryPool};
+use aie_hal::{Arch, BufferParams, Limits, MemoryPool, OwningProcess};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::fmt::{Debug, Formatter};
-use std::sync::{Arc, Once, Weak};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 pub(crate) struct OpenNpu {
     pub(crate) agent: Arc<dyn Agent>,
@@ -23,6 +25,7 @@ pub(crate) struct OpenNpu {
     pub(crate) array: Array<AgentContexts>,
     /// What the NPU has written and the host may have stale copies of; unused where the runtime maintains caches.
     pub(crate) written: Written,
+    pub(crate) owner: OwningProcess,
     /// What has to stay open below, if anything; the last field, so that everything of it is gone before.
     _runtime: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -44,7 +47,8 @@ impl OpenNpu {
         let pool = Pool::new(Arc::clone(&agent), limits.contexts);
         limits.device_heap_bytes = limits.device_heap_bytes.min(pool.heap_capacity);
         let array = Array::new(AgentContexts::new(Arc::clone(&agent)), &limits);
-        let npu = Arc::new(Self { agent, arch, limits, pool, array, written: Written::default(), _runtime: runtime });
+        let (written, owner) = (Written::default(), OwningProcess::current());
+        let npu = Arc::new(Self { agent, arch, limits, pool, array, written, owner, _runtime: runtime });
         close_at_exit(&npu);
         npu
     }
@@ -111,14 +115,16 @@ impl OpenNpu {
 
 /// The NPUs to close at the end of the process.
 static OPEN: Mutex<Vec<Weak<OpenNpu>>> = Mutex::new(Vec::new());
+/// The process that opened the first.
+static OWNER: OnceLock<OwningProcess> = OnceLock::new();
 
 fn close_at_exit(npu: &Arc<OpenNpu>) {
-    static HANDLER: Once = Once::new();
-    HANDLER.call_once(|| {
+    OWNER.get_or_init(|| {
         // SAFETY: the handler is a function of this library, which stays loaded as long as it is registered.
         if unsafe { libc::atexit(close_all) } != 0 {
             tracing::debug!("what is open at the end of the process is left to the kernel");
         }
+        OwningProcess::current()
     });
     let mut open = OPEN.lock();
     open.retain(|npu| npu.strong_count() > 0);
@@ -128,8 +134,11 @@ fn close_at_exit(npu: &Arc<OpenNpu>) {
 extern "C" fn close_all() {
     // A panic must not cross into C, and at this point no one could do anything about one.
     let _ = std::panic::catch_unwind(|| {
-        let Some(open) = OPEN.try_lock_for(AT_EXIT_LIMIT).map(|open| open.clone()) else { return };
-        open.iter().filter_map(Weak::upgrade).for_each(|npu| npu.close());
+        // Threads of a parent may have held the lock when this process was forked, and then it is never released here.
+        let is_child = !OWNER.get().is_some_and(|owner| owner.is_current());
+        let limit = if is_child { Duration::ZERO } else { AT_EXIT_LIMIT };
+        let Some(open) = OPEN.try_lock_for(limit).map(|open| open.clone()) else { return };
+        open.iter().filter_map(Weak::upgrade).filter(|npu| npu.owner.is_current()).for_each(|npu| npu.close());
     });
 }
 

@@ -2,18 +2,20 @@
 
 use crate::agent::{AgentError, AgentInfo, PacketInterface};
 use crate::interface::{self, RuntimeVersion};
+use aie_hal::OwningProcess;
 use hsa_sys::*;
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-/// A started runtime. Shut down when dropped.
+/// A started runtime. Shut down when dropped by the process that started it.
 #[derive(Debug)]
 pub struct Session {
     api: HsaApi,
     library: PathBuf,
     version: RuntimeVersion,
     interface: PacketInterface,
+    owner: OwningProcess,
 }
 
 /// An AIE agent with its pools.
@@ -59,7 +61,7 @@ impl Session {
                 other => other,
             }
         })?;
-        Ok(Self { api, library: library.to_owned(), version, interface })
+        Ok(Self { api, library: library.to_owned(), version, interface, owner: OwningProcess::current() })
     }
 
     /// The runtime's functions.
@@ -210,7 +212,9 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        shut_down(&self.api);
+        if self.owner.is_current() {
+            shut_down(&self.api);
+        }
     }
 }
 

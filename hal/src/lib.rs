@@ -61,6 +61,7 @@ pub mod host_function;
 pub mod loaded_pdi;
 #[cfg(any(test, feature = "mock"))]
 pub mod mock;
+pub mod process;
 pub mod queue;
 pub mod semaphore;
 pub mod settings;
@@ -81,6 +82,7 @@ pub use environment::Environment;
 pub use error::{DeviceError, DriverError, SubmitError};
 pub use executable::Executable;
 pub use host_function::{HostFunction, HostFunctionError, KernelExecutor};
+pub use process::OwningProcess;
 pub use queue::{Queue, Submission, TimelinePoint};
 pub use semaphore::{Failure, Semaphore, TimelineSemaphore, WaitError};
 pub use stream_maker::StreamMaker;

@@ -25,6 +25,7 @@ pub use in_flight::InFlight;
 
 use self::state::Core;
 use crate::error::{DeviceError, SubmitError};
+use crate::process::OwningProcess;
 use crate::queue::{Queue, Submission};
 use async_trait::async_trait;
 use std::collections::VecDeque;
@@ -69,6 +70,7 @@ pub trait QueueBackend: QueueDevice {
 pub struct SubmissionQueue {
     core: Arc<Core>,
     worker: Option<JoinHandle<()>>,
+    owner: OwningProcess,
 }
 
 /// Reaches a queue without keeping it: what a device remembers of its queues.
@@ -117,7 +119,7 @@ impl SubmissionQueue {
         let worker = std::thread::Builder::new().name("aie-queue".into());
         let worker = worker.spawn(move || worker::work(&work, &*backend));
         let worker = worker.map_err(|e| DeviceError::Unsupported(format!("no thread for another queue: {e}")))?;
-        Ok(Self { core, worker: Some(worker) })
+        Ok(Self { core, worker: Some(worker), owner: OwningProcess::current() })
     }
 
     /// Reaches this queue without keeping it.
@@ -128,6 +130,11 @@ impl SubmissionQueue {
 
 impl Drop for SubmissionQueue {
     fn drop(&mut self) {
+        if !self.owner.is_current() {
+            // The thread is the parent's, and it may have held the lock of the queue when this process was forked.
+            std::mem::forget(self.worker.take());
+            return;
+        }
         self.core.close();
         if let Some(worker) = self.worker.take()
             && worker.thread().id() != std::thread::current().id()

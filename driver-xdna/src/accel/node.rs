@@ -3,6 +3,7 @@
 //! Calls go through the C library, so that a preload library can stand in for the kernel.
 
 use super::recorder::Recorder;
+use aie_hal::OwningProcess;
 use amdxdna_sys::recording::Fields;
 use amdxdna_sys::{
     DRM_AMDXDNA_QUERY_AIE_METADATA, DRM_AMDXDNA_QUERY_AIE_VERSION, Request, RequestCode, amdxdna_drm_create_bo,
@@ -28,6 +29,8 @@ pub(crate) struct Node {
     path: PathBuf,
     /// Takes down the calls, where that is wanted.
     recorder: Option<Recorder>,
+    /// Who opened it. A forked child shares the open file, and what it asked the kernel for would happen to its parent.
+    owner: OwningProcess,
 }
 
 /// A kernel call that failed.
@@ -85,12 +88,14 @@ impl Node {
         let file = OpenOptions::new().read(true).write(true).open(path);
         recorder.iter().for_each(|recorder| recorder.opened(&file));
         let file = file?;
-        Ok(Self { descriptor: file.as_raw_fd(), _file: Some(file), path: path.to_owned(), recorder })
+        let owner = OwningProcess::current();
+        Ok(Self { descriptor: file.as_raw_fd(), _file: Some(file), path: path.to_owned(), recorder, owner })
     }
 
     /// A node that somebody else has opened, and closes.
     pub(crate) fn borrowed(descriptor: RawFd) -> Self {
-        Self { descriptor, _file: None, path: PathBuf::new(), recorder: None }
+        let owner = OwningProcess::current();
+        Self { descriptor, _file: None, path: PathBuf::new(), recorder: None, owner }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -138,6 +143,10 @@ impl Node {
         code: RequestCode,
         argument: *mut c_void,
     ) -> Result<(), CallError> {
+        if !self.owner.is_current() {
+            let reason = format!("the NPU was opened by process {}, and this is a child of it", self.owner.id());
+            return Err(CallError { call, cause: io::Error::other(reason) });
+        }
         let mut attempts = 0;
         loop {
             // SAFETY: as the caller promises.

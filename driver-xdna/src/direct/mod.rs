@@ -68,7 +68,9 @@ struct State {
 
 impl DirectAgent {
     fn open_state(&self) -> Result<MutexGuard<'_, State>, AgentError> {
+        self.accel.status.alive()?;
         let state = self.state.lock();
+        // It may have been lost meanwhile.
         self.accel.status.alive()?;
         Ok(state)
     }
@@ -228,6 +230,9 @@ impl Agent for DirectAgent {
     }
 
     fn free(&self, allocation: Allocation) {
+        if self.accel.status.is_inherited() {
+            return;
+        }
         let mut state = self.state.lock();
         let (data, part) = match allocation.pool {
             MemoryPool::Data => (state.data.remove(&allocation.device_address), None),
@@ -254,6 +259,9 @@ impl Agent for DirectAgent {
     }
 
     fn destroy_context(&self, context: ContextId) {
+        if self.accel.status.is_inherited() {
+            return;
+        }
         self.end_context(&mut self.state.lock(), context);
     }
 
@@ -269,6 +277,9 @@ impl Agent for DirectAgent {
     }
 
     fn finish(&self, id: ContextId, number: u64) -> Result<(), AgentError> {
+        if self.accel.status.is_inherited() {
+            return self.accel.status.alive();
+        }
         let mut guard = self.state.lock();
         loop {
             if let Some(result) = guard.ended.0.remove(&number) {

@@ -3,7 +3,7 @@
 use super::event::event_context;
 use super::ggml;
 use super::graph::GraphRef;
-use super::guard::guard;
+use super::guard::{guard, guard_device, parent};
 use super::layout::Layout;
 use super::registry::{backend_freed, backend_made};
 use super::types::{BackendHead, BackendI, BackendTail, Inserted2d, RawBackend, RawGraph, Status};
@@ -67,7 +67,7 @@ unsafe extern "C" fn get_name(backend: *mut c_void) -> *const c_char {
 }
 
 unsafe extern "C" fn free(backend: *mut c_void) {
-    guard("backend free", (), || {
+    guard_device("backend free", (), || {
         // SAFETY: as above; ggml frees a backend once, and both parts came from `Box::into_raw` in `make`.
         let context = unsafe {
             match layout() {
@@ -83,11 +83,18 @@ unsafe extern "C" fn free(backend: *mut c_void) {
 
 unsafe extern "C" fn synchronize(backend: *mut c_void) {
     // SAFETY: as above.
-    guard("synchronize", (), || unsafe { context(backend) }.stream.synchronize());
+    guard_device("synchronize", (), || unsafe { context(backend) }.stream.synchronize());
 }
 
 unsafe extern "C" fn graph_compute(backend: *mut c_void, graph: *mut RawGraph) -> Status {
-    guard("graph_compute", Status::Failed, || {
+    if let Some(parent) = parent() {
+        log::error(&format!(
+            "a graph cannot be computed: the devices belong to process {}, and a forked child of it cannot use them; start a program \
+             instead, or fork before llama.cpp loads its backends",
+            parent.id()
+        ));
+    }
+    guard_device("graph_compute", Status::Failed, || {
         // SAFETY: as above. ggml keeps a graph unchanged during this call, and the memory of its tensors valid until it has
         // synchronised with the backend after the last time it computed the graph.
         let (stream, graph) = unsafe { (&context(backend).stream, GraphRef::new(graph)) };
@@ -103,11 +110,11 @@ unsafe extern "C" fn graph_compute(backend: *mut c_void, graph: *mut RawGraph) -
 
 unsafe extern "C" fn event_record(backend: *mut c_void, event: *mut c_void) {
     // SAFETY: as above, and the event is a live one of this device.
-    guard("event_record", (), || unsafe { event_context(event).record(&context(backend).stream) });
+    guard_device("event_record", (), || unsafe { event_context(event).record(&context(backend).stream) });
 }
 
 unsafe extern "C" fn event_wait(backend: *mut c_void, event: *mut c_void) {
-    guard("event_wait", (), || {
+    guard_device("event_wait", (), || {
         // SAFETY: as above.
         let (stream, event) = unsafe { (&context(backend).stream, event_context(event)) };
         if let Some(point) = event.point() {

@@ -4,7 +4,7 @@
 //! restored around each graph and not here. Only accesses that come through these callbacks wait for work in flight.
 
 use super::ggml;
-use super::guard::guard;
+use super::guard::{guard, guard_device};
 use super::layout::Layout;
 use super::registry::backend_device;
 use super::types::{
@@ -111,7 +111,7 @@ unsafe extern "C" fn is_host(_: *mut c_void) -> bool {
 }
 
 unsafe extern "C" fn alloc_buffer(buft: *mut c_void, size: usize) -> *mut c_void {
-    guard("alloc_buffer", null_mut(), || {
+    guard_device("alloc_buffer", null_mut(), || {
         // SAFETY: as in `type_name`.
         let device = &unsafe { type_context(buft) }.device;
         let allocated = device.context.allocate(size.max(1));
@@ -234,7 +234,7 @@ fn report(function: &str, result: Result<(), DeviceError>) {
 }
 
 unsafe extern "C" fn free_buffer(buffer: *mut c_void) {
-    guard("free_buffer", (), || {
+    guard_device("free_buffer", (), || {
         // SAFETY: ggml frees a buffer once; the context came from `Box::into_raw` in `wrap`.
         let context = unsafe { Box::from_raw(context_pointer(buffer)) };
         context.device.free(context.base, context.buffer.size());
@@ -247,7 +247,7 @@ unsafe extern "C" fn get_base(buffer: *mut c_void) -> *mut c_void {
 }
 
 unsafe extern "C" fn memset_tensor(buffer: *mut c_void, tensor: *mut RawTensor, value: u8, offset: usize, size: usize) {
-    guard("memset_tensor", (), || {
+    guard_device("memset_tensor", (), || {
         // SAFETY: ggml passes a live buffer of ours and a tensor in it.
         let (context, at) = unsafe { (context(buffer), context(buffer).offset(tensor, offset)) };
         let result =
@@ -288,7 +288,7 @@ unsafe extern "C" fn set_tensor_2d(
     stride_tensor: usize,
     stride_data: usize,
 ) {
-    guard("set_tensor", (), || {
+    guard_device("set_tensor", (), || {
         for copy in 0..if size > 0 { copies } else { 0 } {
             // SAFETY: ggml passes a live buffer of ours, a tensor in it, and `copies` pieces of `size` readable bytes,
             // `stride_data` bytes apart.
@@ -311,7 +311,7 @@ unsafe extern "C" fn get_tensor_2d(
     stride_tensor: usize,
     stride_data: usize,
 ) {
-    guard("get_tensor", (), || {
+    guard_device("get_tensor", (), || {
         for copy in 0..if size > 0 { copies } else { 0 } {
             // SAFETY: as in `set_tensor_2d`, with writable bytes that are the caller's own.
             let result = unsafe {
@@ -326,7 +326,7 @@ unsafe extern "C" fn get_tensor_2d(
 /// Copies from any host-visible buffer. ggml has checked that both tensors have the same layout, and falls back to its own
 /// copy when this returns false.
 unsafe extern "C" fn cpy_tensor(buffer: *mut c_void, source: *const RawTensor, target: *mut RawTensor) -> bool {
-    guard("cpy_tensor", false, || {
+    guard_device("cpy_tensor", false, || {
         let Ok(ggml) = ggml() else { return false };
         // SAFETY: ggml passes valid tensors, `target` in a live buffer of ours.
         let (source, to) = unsafe { (&*source, context(buffer)) };
@@ -355,7 +355,7 @@ unsafe extern "C" fn cpy_tensor(buffer: *mut c_void, source: *const RawTensor, t
 }
 
 unsafe extern "C" fn clear(buffer: *mut c_void, value: u8) {
-    guard("clear", (), || {
+    guard_device("clear", (), || {
         // SAFETY: ggml passes a live buffer of ours.
         let context = unsafe { context(buffer) };
         let result = context.device.fill(context.base, &*context.buffer, 0..context.buffer.size(), value);

@@ -2,7 +2,7 @@
 
 use super::buffer::{self, buffer_type, c_name, inspect};
 use super::event::{event_free, event_new, event_synchronize};
-use super::guard::guard;
+use super::guard::{guard, guard_device};
 use super::layout::Layout;
 use super::registry::{RegisteredDevice, Registry, backend_device, registry};
 use super::types::{DeviceI, RawDevice, RawDeviceCaps, RawDeviceProps, RawTensor};
@@ -101,7 +101,7 @@ unsafe extern "C" fn get_props(device: *mut c_void, props: *mut RawDeviceProps) 
 }
 
 unsafe extern "C" fn init_backend(device: *mut c_void, _: *const c_char) -> *mut c_void {
-    guard("init_backend", null_mut(), || {
+    guard_device("init_backend", null_mut(), || {
         // SAFETY: as above.
         let registered = unsafe { of(device) };
         let name = &registered.device.context.name;
@@ -131,7 +131,7 @@ unsafe extern "C" fn buffer_from_host_ptr(
     size: usize,
     _: usize,
 ) -> *mut c_void {
-    guard("buffer_from_host_ptr", null_mut(), || {
+    guard_device("buffer_from_host_ptr", null_mut(), || {
         // SAFETY: as above; ggml keeps the memory until it frees the buffer.
         unsafe {
             let registered = of(device);

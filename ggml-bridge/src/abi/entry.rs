@@ -2,7 +2,7 @@
 //! linked with this library and includes `ggml-hsa.h`.
 
 use super::device::register;
-use super::guard::guard;
+use super::guard::{guard, guard_device, own_devices};
 use super::registry::{Registry, registry};
 use super::symbols::GgmlError;
 use super::{Ggml, ggml};
@@ -27,6 +27,7 @@ pub extern "C" fn ggml_backend_init() -> *mut c_void {
     guard("ggml_backend_init", null_mut(), || match prepare() {
         Ok(ggml) => {
             let devices = || {
+                own_devices();
                 let devices = setup::devices(Environment::process());
                 if !devices.0.is_empty() || devices.2.is_some() {
                     // SAFETY: the handler is a function of this library, which stays loaded (-z nodelete).
@@ -66,7 +67,7 @@ fn prepare() -> Result<&'static Ggml, GgmlError> {
 }
 
 extern "C" fn at_exit() {
-    guard("exit", (), || {
+    guard_device("exit", (), || {
         if let Some(registry) = registry() {
             registry.report();
             registry.release();

@@ -1,6 +1,6 @@
 //! Events: points in the work of a stream.
 
-use super::guard::guard;
+use super::guard::guard_device;
 use super::types::RawEvent;
 use crate::stream::Stream;
 use aie_hal::TimelinePoint;
@@ -47,7 +47,7 @@ pub unsafe fn event_context<'a>(event: *mut c_void) -> &'a EventContext {
 /// # Safety
 /// Called by ggml, with a device and an event of ours.
 pub unsafe extern "C" fn event_new(device: *mut c_void) -> *mut c_void {
-    guard("event_new", null_mut(), || {
+    guard_device("event_new", null_mut(), || {
         let context = Box::into_raw(Box::<EventContext>::default()).cast();
         Box::into_raw(Box::new(RawEvent { device, context })).cast()
     })
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn event_new(device: *mut c_void) -> *mut c_void {
 /// # Safety
 /// Called by ggml, with a device and an event of ours.
 pub unsafe extern "C" fn event_free(_: *mut c_void, event: *mut c_void) {
-    guard("event_free", (), || {
+    guard_device("event_free", (), || {
         // SAFETY: both came from `Box::into_raw` in `event_new`, and ggml frees an event once.
         unsafe {
             let event = Box::from_raw(event.cast::<RawEvent>());
@@ -73,5 +73,5 @@ pub unsafe extern "C" fn event_free(_: *mut c_void, event: *mut c_void) {
 /// Called by ggml, with a device and an event of ours.
 pub unsafe extern "C" fn event_synchronize(_: *mut c_void, event: *mut c_void) {
     // SAFETY: ggml passes a live event of ours.
-    guard("event_synchronize", (), || unsafe { event_context(event) }.synchronize());
+    guard_device("event_synchronize", (), || unsafe { event_context(event) }.synchronize());
 }

@@ -2,10 +2,15 @@
 //!
 //! A panic that leaves an `extern "C"` function aborts the process. Here it ends as a logged message and a value ggml
 //! understands: "not supported", "failed", null.
+//!
+//! What uses a device also ends so in a forked child of the process that opened it ([`guard_device`]). Such a child has neither the
+//! threads nor the contexts of the devices, and when it ends by `exit` it runs the same exit handlers and destructors as its parent.
 
 use crate::log;
+use aie_hal::OwningProcess;
 use aie_hal::host_function::panic_text;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 
 /// Runs `body`; on a panic logs it under `function`'s name and returns `fallback`.
 ///
@@ -20,6 +25,24 @@ pub fn guard<R>(function: &str, fallback: R, body: impl FnOnce() -> R) -> R {
             fallback
         }
     }
+}
+
+/// The process that made the devices.
+static OWNER: OnceLock<OwningProcess> = OnceLock::new();
+
+/// Remembers that the calling process makes the devices.
+pub fn own_devices() {
+    OWNER.get_or_init(OwningProcess::current);
+}
+
+/// The process that made the devices, if that is another one: this one is a forked child of it.
+pub fn parent() -> Option<OwningProcess> {
+    OWNER.get().copied().filter(|owner| !owner.is_current())
+}
+
+/// As [`guard`], for what uses a device: in a forked child `body` does not run, and nothing is logged, as loggers have locks and threads too.
+pub fn guard_device<R>(function: &str, fallback: R, body: impl FnOnce() -> R) -> R {
+    if parent().is_some() { fallback } else { guard(function, fallback, body) }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use crate::context_planner::{ContextHost, ContextPlanner};
 use crate::device::Limits;
 use crate::error::DeviceError;
 use crate::loaded_pdi::PdiTable;
+use crate::process::OwningProcess;
 use crate::submission_queue::QueueHandle;
 use parking_lot::{Mutex, MutexGuard};
 use std::fmt::{Debug, Formatter};
@@ -17,7 +18,7 @@ pub(super) struct Schedule<C: ContextHost> {
     pub(super) active: Option<C::Context>,
 }
 
-/// Contexts, loaded PDIs, and whether the NPU is lost. Destroys the contexts when dropped.
+/// Contexts, loaded PDIs, and whether the NPU is lost. Destroys the contexts when dropped by the process that made it.
 pub struct Array<C: ContextHost> {
     /// Makes the contexts.
     pub contexts: C,
@@ -26,6 +27,7 @@ pub struct Array<C: ContextHost> {
     pub(super) pdis: Mutex<PdiTable<C::Memory>>,
     lost: OnceLock<DeviceError>,
     queues: Mutex<Vec<QueueHandle>>,
+    owner: OwningProcess,
 }
 
 impl<C: ContextHost> Debug for Array<C> {
@@ -38,7 +40,14 @@ impl<C: ContextHost> Array<C> {
     /// An array without contexts. Of `limits` those of contexts and their PDIs count.
     pub fn new(contexts: C, limits: &Limits) -> Self {
         let schedule = Mutex::new(Schedule { planner: ContextPlanner::new(limits), active: None });
-        Self { contexts, schedule, pdis: Mutex::default(), lost: OnceLock::new(), queues: Mutex::default() }
+        Self {
+            contexts,
+            schedule,
+            pdis: Mutex::default(),
+            lost: OnceLock::new(),
+            queues: Mutex::default(),
+            owner: OwningProcess::current(),
+        }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Schedule<C>> {
@@ -96,6 +105,9 @@ impl<C: ContextHost> Array<C> {
 
 impl<C: ContextHost> Drop for Array<C> {
     fn drop(&mut self) {
+        if !self.owner.is_current() {
+            return;
+        }
         Self::destroy_contexts(self.schedule.get_mut(), &self.contexts);
     }
 }
