@@ -26,6 +26,7 @@
 //! | `AMDXDNA_SIM_RECORD` | file for the stream of calls, see `stream` | none |
 //! | `AMDXDNA_SIM_REPLAY` | stream of calls to compare with; a difference is printed and makes the exit code 3 | none |
 //! | `AMDXDNA_SIM_ROOT` | folder for the simulated files, which stays | a temporary one |
+//! | `AMDXDNA_SIM_FORK` | `exit@N`, `_exit@N`, `exec@N`: forks before the N-th EXEC_CMD a child that ends so | none |
 //! | `AMDXDNA_SIM_LOG` | `1` logs every call to standard error | `0` |
 //!
 //! Defects: `kfd=missing`, `kfd=forbidden`, `node=missing`, `node=forbidden`, `pci=DEVICE:REVISION` (hexadecimal),
@@ -35,8 +36,8 @@
 //!
 //! # Processes
 //! Every process has a machine of its own: two processes with the library do not compete for contexts, as they would on
-//! hardware. A program that is started by another has a machine of its own too; a child that continues after `fork` without `exec`
-//! has no devices. The report, and the comparison of streams, are made by processes that have opened an accel node.
+//! hardware. A program that is started by another has a machine of its own too. A child that continues after `fork` without `exec` shares
+//! the open files of its parent: what it closes or destroys is gone for the parent. It can ask for nothing else. The report, and the comparison of streams, are made by processes that have opened an accel node.
 //!
 //! # Report
 //! JSON with these fields: `pid`; `kernel`; `devices`, a list with `arch`, `pci`, `contexts_created`, `context_switches`, `chains`,
@@ -77,6 +78,7 @@
 mod call_fields;
 mod call_stream;
 mod faults;
+mod forks;
 mod host_device;
 #[doc(hidden)]
 pub mod interpose;

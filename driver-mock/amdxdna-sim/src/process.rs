@@ -1,8 +1,9 @@
 //! The simulated machine of this process: made at its start, reported on at its end.
 //!
-//! A child that continues after `fork` without `exec` keeps the files but has no devices: what it opens or has open is a plain
-//! file to it, as the state of the simulator is its parent's.
+//! A child that continues after `fork` without `exec` has no devices of its own: what it opens is a plain file to it, as the state of the
+//! simulator is its parent's. What it has open it shares with its parent ([`crate::forks`]).
 
+use crate::forks;
 use crate::host_device::Host;
 use crate::journal::{Journal, print};
 use crate::kfd::Kfd;
@@ -46,6 +47,9 @@ const BAD_SETTINGS: i32 = 2;
 /// Exit code for a run that differs from the recorded one.
 const DIFFERENT: i32 = 3;
 
+/// Exit code for a run whose forked child did not end as it should.
+const BAD_CHILD: i32 = 4;
+
 /// How long the end of the process waits for jobs that it has submitted.
 const DRAIN: Duration = Duration::from_secs(2);
 
@@ -78,6 +82,14 @@ pub fn simulated<R>(work: impl FnOnce(&Process) -> Option<R>) -> Option<R> {
         return None;
     }
     inside(process, work)
+}
+
+/// Does `work` in a forked child only.
+pub fn in_child<R>(work: impl FnOnce(&Process) -> Option<R>) -> Option<R> {
+    if !FORKED.load(Ordering::Relaxed) {
+        return None;
+    }
+    inside(PROCESS.get()?, work)
 }
 
 /// As [`simulated`], in a forked child too.
@@ -125,7 +137,7 @@ pub fn start(executor: Arc<dyn KernelExecutor>) {
         // SAFETY: both functions may be called at any time after this library was loaded.
         unsafe {
             libc::atexit(at_exit);
-            libc::pthread_atfork(None, None, Some(forked));
+            libc::pthread_atfork(Some(forking), None, Some(forked));
         }
     }
 }
@@ -136,6 +148,13 @@ fn exit_now(code: i32) -> ! {
         libc::syscall(libc::SYS_exit_group, code);
     }
     std::process::abort()
+}
+
+extern "C" fn forking() {
+    if let Some(process) = PROCESS.get().filter(|process| process.used.load(Ordering::Relaxed)) {
+        let _inside = ReentryGuard::enter();
+        forks::prepare(process);
+    }
 }
 
 extern "C" fn forked() {
@@ -222,6 +241,7 @@ impl Process {
     }
 
     fn finish(&self) -> Option<i32> {
+        let child = forks::wait();
         let deadline = Instant::now() + DRAIN;
         self.devices.iter().for_each(|device| device.drain(deadline));
         if let Some(path) = self.settings.report.as_ref().filter(|_| self.used.load(Ordering::Relaxed)) {
@@ -233,6 +253,10 @@ impl Process {
         }
         if let Some(tree) = self.tree.get() {
             tree.remove();
+        }
+        if let Some(problem) = child {
+            print(&format!("AMDXDNA_SIM_FORK: {problem}"));
+            return Some(BAD_CHILD);
         }
         let difference = if self.used.load(Ordering::Relaxed) { self.journal.difference() } else { None };
         difference.map(|difference| {

@@ -1,6 +1,7 @@
 //! What the environment asks for. Read once, at the start of the process; [`VARIABLES`] describes it.
 
 use crate::faults::{self, FaultPlan};
+use crate::forks::Fork;
 use crate::kernel::{KernelVersion, Profile, WaitCmd};
 use aie_hal::arch::{Arch, ArchRegistry};
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ pub const VARIABLES: &str = "AMDXDNA_SIM_DEVICES (comma list of ARCH or ARCH@PCI
                              6.14, 6.18 or 7.2), AMDXDNA_SIM_ROOT, AMDXDNA_SIM_MACHINE (comma list of kfd=missing, kfd=forbidden, \
                              node=missing, node=forbidden, pci=DEVICE:REVISION, firmware=A.B.C.D, heap=BYTES, contexts=N, \
                              holder=PID, iommu=off, iommu=passthrough, addresses=iova, wait=cmd, wait=syncobj, wait=none), \
-                             AMDXDNA_SIM_FAULTS, AMDXDNA_SIM_REPORT, AMDXDNA_SIM_RECORD, AMDXDNA_SIM_REPLAY, AMDXDNA_SIM_LOG=1";
+                             AMDXDNA_SIM_FAULTS, AMDXDNA_SIM_FORK (exit@N, _exit@N or exec@N), AMDXDNA_SIM_REPORT, AMDXDNA_SIM_RECORD, AMDXDNA_SIM_REPLAY, AMDXDNA_SIM_LOG=1";
 
 /// The value of `AMDXDNA_SIM_DEVICES` that stands for the host's own devices.
 const HOST: &str = "host";
@@ -95,6 +96,8 @@ pub struct Settings {
     /// Where the files are made; a temporary directory if not given.
     pub root: Option<PathBuf>,
     pub faults: FaultPlan,
+    /// A child that is made for the program.
+    pub fork: Option<Fork>,
     pub report: Option<PathBuf>,
     pub record: Option<PathBuf>,
     /// The stream of calls to compare with.
@@ -137,6 +140,14 @@ impl Settings {
             machine,
             faults: faults::parse(&get("FAULTS").unwrap_or_default())
                 .map_err(|why| wrong("FAULTS", why.to_string()))?,
+            fork: match get("FORK") {
+                None => None,
+                Some(text) => {
+                    let fork = Fork::parse(&text);
+                    let why = || format!("`{text}` is none of exit@N, _exit@N and exec@N, with N from 1");
+                    Some(fork.ok_or_else(|| wrong("FORK", why()))?)
+                }
+            },
             root: get("ROOT").map(PathBuf::from),
             report: get("REPORT").map(PathBuf::from),
             record: get("RECORD").map(PathBuf::from),
@@ -306,6 +317,7 @@ mod tests {
     #[case("MACHINE", "addresses=iova", "the driver of kernel 6.18 has no addresses of its own")]
     #[case("KERNEL", "6.17", "unknown kernel `6.17`; available: legacy, 6.14, 6.18, 7.2")]
     #[case("FAULTS", "CREATE_BO@1=EWHAT", "EWHAT is not an error code")]
+    #[case("FORK", "exit", "none of exit@N")]
     #[case("LOG", "yes", "neither 0 nor 1")]
     fn mistakes_name_the_variable(#[case] name: &str, #[case] value: &str, #[case] expected: &str) {
         let error = Settings::of(&[(name, value)]).unwrap_err().to_string();

@@ -1,11 +1,12 @@
 //! Functions that take a descriptor, and memory mappings.
 
 use super::result;
+use crate::forks;
 use crate::host_device;
 use crate::libc_functions;
 use crate::node::Open;
 use crate::node::{self, MapRequest};
-use crate::process::{Process, simulated};
+use crate::process::{Process, in_child, simulated};
 use crate::user_access::UserMemory;
 use libc::{c_int, c_ulong, c_void, size_t};
 use nix::errno::Errno;
@@ -66,6 +67,14 @@ pub unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int
     let address = argument.expose_provenance() as u64;
     // SAFETY: `address`, and the addresses in the structure there, are the caller's.
     let user = unsafe { UserMemory::of_caller() };
+    // Not inside of the simulator: what the child calls is the program's.
+    if let Some(end) = simulated(|process| forks::planned(process, fd, request)) {
+        forks::make(end);
+    }
+    // SAFETY: the caller's structure.
+    if let Some(answer) = in_child(|process| unsafe { forks::ask(process, fd, request, address) }) {
+        return result(answer.map(|()| 0));
+    }
     let ours = simulated(|process| match process.descriptors.get(fd)? {
         Open::Accel(file) => Some(node::ioctl::ioctl(&file, &process.descriptors, user, request, address)),
         Open::Kfd => Some(process.kfd.ioctl(user, request, address)),

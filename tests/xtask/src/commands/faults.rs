@@ -63,8 +63,16 @@ const CODES: &[(&str, &[&str])] = &[
     ("KFD_RUNTIME_ENABLE", &["EINVAL", "EBUSY"]),
 ];
 
-/// Faults of commands: what they do is in the simulated device's description.
-const COMMAND_FAULTS: [&str; 3] = ["timeout", "abort", "lost"];
+/// Faults of commands: what they do is in the simulated device's description. The first command is the driver's test dispatch.
+const COMMAND_FAULTS: [&str; 4] = ["timeout", "abort", "lost", "status=0x1000006"];
+
+/// Children that are forked before a submission, by how they end. Nothing may come of them.
+const FORKS: [&str; 3] = ["fork=exit", "fork=_exit", "fork=exec"];
+
+/// Faults of the test dispatch with which an NPU is used all the same: it could be waited for.
+const HARMLESS_AT_OPENING: [&str; 2] = ["abort@1", "status=0x1000006@1"];
+/// The library's words for that.
+const USED: &str = "it is used all the same";
 
 /// Calls in which ROCR ends the process itself when they fail, and its words. Builds of ROCR with asserts do so.
 const RUNTIME_ABORTS: &[(&str, &str)] = &[
@@ -228,13 +236,16 @@ fn command(session: &Session, fault: Option<&str>) -> Result<std::process::Comma
     let mut command = session.on_device("llama-completion", None)?;
     command.arg("--no-warmup").env(LIMITS.0, LIMITS.1);
     if let Some(fault) = fault {
-        command.env("AMDXDNA_SIM_FAULTS", fault);
+        match fault.strip_prefix("fork=") {
+            Some(fork) => command.env("AMDXDNA_SIM_FORK", fork),
+            None => command.env("AMDXDNA_SIM_FAULTS", fault),
+        };
     }
     Ok(command)
 }
 
 fn names(report: &KernelReport) -> String {
-    report.calls.keys().map(String::as_str).chain(COMMAND_FAULTS).collect::<Vec<_>>().join(", ")
+    report.calls.keys().map(String::as_str).chain(COMMAND_FAULTS).chain(FORKS).collect::<Vec<_>>().join(", ")
 }
 
 /// The faults to plan: for each call of a run without faults, and for its commands.
@@ -251,6 +262,9 @@ fn plan(report: &KernelReport) -> Result<Vec<String>> {
     }
     for name in COMMAND_FAULTS {
         faults.extend(occurrences(report.commands).map(|occurrence| format!("{name}@{occurrence}")));
+    }
+    for name in FORKS {
+        faults.extend(occurrences(report.doorbells).map(|occurrence| format!("{name}@{occurrence}")));
     }
     Ok(faults)
 }
@@ -317,6 +331,17 @@ fn judge(
     if let Some(left_open) = left_open {
         return wrong(left_open);
     }
+    if fault.starts_with("fork=") && !(finished.success() && finished.stdout == text && logged.is_empty()) {
+        return wrong(format!("a forked child harmed its parent: llama.cpp {}", finished.describe()));
+    }
+    if HARMLESS_AT_OPENING.contains(&fault)
+        && !(finished.stdout == text && logged.iter().any(|line| line.contains(USED)))
+    {
+        return wrong(format!(
+            "the NPU was not used, though its test dispatch was waited for: {}",
+            finished.describe()
+        ));
+    }
     if finished.success() && finished.stdout == text && logged.is_empty() {
         return (Outcome::Unharmed, None);
     }
@@ -363,6 +388,19 @@ mod tests {
         assert_eq!(outcome(&end(256, "", "other"), None), Outcome::Wrong);
         assert_eq!(outcome(&end(0, "another", "0.01 I ggml-hsa: fine"), None), Outcome::Wrong);
         assert_eq!(outcome(&end(0, "text", ""), Some("2 contexts")), Outcome::Wrong);
+    }
+
+    #[test]
+    fn what_must_do_no_harm_is_told_from_errors() {
+        let judged = |fault, finished: &Finished| judge(fault, finished, "text", None, &[]).0;
+        assert_eq!(judged("fork=exit@2", &end(0, "text", "")), Outcome::Unharmed);
+        assert_eq!(judged("fork=exit@2", &end(256, "", TOLD)), Outcome::Wrong);
+        assert_eq!(
+            judged("abort@1", &end(0, "text", "0.01 W ggml-hsa: failed; it is used all the same")),
+            Outcome::Error
+        );
+        assert_eq!(judged("abort@1", &end(0, "text", TOLD)), Outcome::Wrong);
+        assert_eq!(judged("abort@2", &end(256, "", TOLD)), Outcome::Error);
     }
 
     #[test]
