@@ -42,6 +42,7 @@ pub mod kernel_dispatch;
 pub mod library;
 mod memory;
 mod npu;
+pub mod pinnable;
 mod pool;
 pub mod route;
 mod runtime;

@@ -8,7 +8,7 @@ use crate::kernels::Kernels;
 use crate::log;
 use crate::statistics::Statistics;
 use crate::weights::WeightCache;
-use aie_hal::{Buffer, BufferParams, Device, DeviceError};
+use aie_hal::{Buffer, BufferParams, Device, DeviceError, HostMemory};
 use aie_jit_iron::KernelStore;
 use aie_ops::normalise::normalise;
 use aie_ops::{F16Policy, Node, Operation, Placement, table};
@@ -141,13 +141,34 @@ impl DeviceContext {
     }
 
     /// Makes memory of the program usable in place, as a buffer that starts at its address. ggml vouches for `memory` until
-    /// it frees the buffer.
+    /// it frees the buffer. Where the device cannot, after all, the buffer is a copy that starts at the same address: llama.cpp has no
+    /// other way for a model that it was told it can hand over.
     ///
     /// # Errors
-    /// As [`Device::import`].
+    /// As [`Device::allocate`], with why it cannot be used in place.
     pub fn import(&self, memory: HostSpan) -> Result<Arc<dyn Buffer>, DeviceError> {
-        let buffer = self.hal.import(Arc::new(TensorMemory(memory)))?;
+        let buffer = self.hal.import(Arc::new(TensorMemory(memory))).or_else(|cause| self.copy(memory, &cause))?;
         self.buffers.insert(memory.address(), Arc::clone(&buffer));
+        Ok(buffer)
+    }
+
+    /// A buffer with what `memory` holds now, which cannot be used in place because of `cause`.
+    fn copy(&self, memory: HostSpan, cause: &DeviceError) -> Result<Arc<dyn Buffer>, DeviceError> {
+        if matches!(cause, DeviceError::Lost(_)) {
+            return Err(cause.clone());
+        }
+        let length = memory.length();
+        log::notice(&format!(
+            "{}: {length} bytes are copied, because they cannot be used in place: {cause}",
+            self.name
+        ));
+        let params = BufferParams { alignment: ALIGNMENT, ..BufferParams::data(length) };
+        let buffer = self.hal.allocate(&params)?;
+        let source = TensorMemory(memory);
+        for (to, from) in buffer.map(0..length)?.iter().zip(source.bytes()) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        buffer.flush(0..length)?;
         Ok(buffer)
     }
 }

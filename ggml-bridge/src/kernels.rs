@@ -140,21 +140,28 @@ impl Kernels {
         if let Some(entry) = self.loaded.lock().get(node) {
             return entry.clone().ok();
         }
-        let made = self.foreseen(op, node);
-        if made.is_none() {
-            let none = HostReason::by_design("no machine code that can be made at once");
-            self.loaded.lock().entry(node.clone()).or_insert(Err(none));
-        }
-        made
+        let none = || HostReason::by_design("no machine code that can be made at once");
+        let entry = match self.store.make_code(op, node, self.device.arch()) {
+            Ok(Some(Supplied { artifact, supplier })) if is_code(&artifact) => {
+                return self.load(node, &artifact, &supplier).ok();
+            }
+            Ok(_) => none(),
+            Err(cause) => {
+                log::error(&format!("{cause}; the operation falls back to the CPU"));
+                HostReason::from(&cause)
+            }
+        };
+        self.loaded.lock().entry(node.clone()).or_insert(Err(entry));
+        None
     }
 
     /// As [`Kernels::made_at_once`], for a node that a graph may have later: that there is none is not noted, since other sources
-    /// may have one.
+    /// may have one, and what is wrong with one is reported when it is needed.
     pub fn foreseen(&self, op: &dyn Operation, node: &Node) -> Option<Kernel> {
         if let Some(entry) = self.loaded.lock().get(node) {
             return entry.clone().ok();
         }
-        let Supplied { artifact, supplier } = self.store.make_code(op, node, self.device.arch())?;
+        let Supplied { artifact, supplier } = self.store.make_code(op, node, self.device.arch()).ok()??;
         self.load(node, &artifact, &supplier).ok()
     }
 

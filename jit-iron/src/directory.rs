@@ -14,9 +14,9 @@ use aie_hal::format::hsaco::{Hsaco, HsacoCode, HsacoContent};
 use aie_hal::format::kernel_elf::KernelElf;
 use aie_ops::Tensor;
 use aie_ops::artifact::{DescriptionError, read_description};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 use thiserror::Error;
 
 /// A kernel directory, or a kernel in it, cannot be used.
@@ -51,7 +51,7 @@ pub struct KernelDirectory {
 }
 
 impl KernelDirectory {
-    /// Uses `path`, which must be a directory.
+    /// Uses `path`, a directory. One that does not exist has no kernels, until it does.
     ///
     /// # Errors
     /// [`DirectoryError::Directory`].
@@ -60,6 +60,13 @@ impl KernelDirectory {
         let reason = match fs::metadata(&path) {
             Ok(metadata) if metadata.is_dir() => return Ok(Self { path }),
             Ok(_) => "it is not a directory".into(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                tracing::warn!(
+                    "kernel directory {} ({GGML_HSA_KERNEL_DIR}) does not exist, so it has no kernels",
+                    path.display()
+                );
+                return Ok(Self { path });
+            }
             Err(error) => error.to_string(),
         };
         Err(DirectoryError::Directory { path, reason })

@@ -13,6 +13,7 @@ use std::time::Duration;
 pub(crate) struct Double {
     pub(crate) name: &'static str,
     pub(crate) is_immediate: bool,
+    pub(crate) makes_code: bool,
     pub(crate) identity: Mutex<String>,
     pub(crate) error: Mutex<Option<CompileError>>,
     /// The last that was named.
@@ -34,6 +35,7 @@ impl Double {
         Self {
             name: "double",
             is_immediate: false,
+            makes_code: false,
             identity: Mutex::new(identity.into()),
             error: Mutex::default(),
             design: Mutex::default(),
@@ -58,6 +60,9 @@ impl KernelCompiler for Double {
     }
     fn is_immediate(&self) -> bool {
         self.is_immediate
+    }
+    fn makes_code(&self) -> bool {
+        self.makes_code
     }
     fn identity(&self) -> String {
         self.identity.lock().clone()

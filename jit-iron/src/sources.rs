@@ -135,8 +135,16 @@ impl Sources {
         }))
     }
 
-    /// The kernel of the first compiler, if that one makes machine code in milliseconds.
-    pub(crate) fn make_code(&self, wanted: &Wanted<'_>) -> Option<Supplied> {
+    /// The kernel that came with the library or from the user, else that of the first compiler, if that one makes machine code in
+    /// milliseconds.
+    pub(crate) fn make_code(&self, wanted: &Wanted<'_>) -> Result<Option<Supplied>, StoreError> {
+        match self.search_given(wanted, &mut Vec::new())? {
+            Some(given) => Ok(Some(given)),
+            None => Ok(self.make_at_once(wanted)),
+        }
+    }
+
+    fn make_at_once(&self, wanted: &Wanted<'_>) -> Option<Supplied> {
         let compiler = self.compilers.first().filter(|compiler| compiler.makes_code() && compiler.is_immediate())?;
         compiler.admits(wanted.node, wanted.arch).ok()?;
         let made = match self.policy {

@@ -174,10 +174,20 @@ impl KernelStore {
         answer.clone()
     }
 
-    /// The kernel of the first compiler, if that one makes machine code in milliseconds. For operations that the host does well
-    /// unless there is such a kernel: no other source is asked, nothing is cached in files, and that there is none is not noted.
-    pub fn make_code(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Option<Supplied> {
-        self.shared.sources.make_code(&Wanted::of(op, node, arch))
+    /// The kernel that came with the library or from the user, or else that of the first compiler, if that one makes machine code in
+    /// milliseconds. For operations that the host does well unless there is such a kernel, and for kernels that may be needed
+    /// later: no other source is asked, nothing is cached in files, and that there is none is not noted.
+    ///
+    /// # Errors
+    /// [`StoreError::Directory`] when the user's directory has the kernel and it cannot be used.
+    pub fn make_code(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<Option<Supplied>, StoreError> {
+        let entry = self.entry(node, arch);
+        if let Some(answer) = entry.answer.get() {
+            return Ok(answer.clone().ok());
+        }
+        let wanted = Wanted::of(op, node, arch);
+        let Some(made) = self.shared.sources.make_code(&wanted)? else { return Ok(None) };
+        entry.answer.get_or_init(|| self.shared.take(wanted, Ok(made))).clone().map(Some)
     }
 
     /// Looks for the kernel without compiling, and compiles it in the background.
@@ -383,10 +393,55 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_directory_is_an_error_at_once() {
+    fn a_missing_directory_has_no_kernels_and_a_file_in_its_place_is_an_error_at_once() {
         let root = tempfile::tempdir().unwrap();
-        let error = KernelStore::builder().kernel_directory(root.path().join("no")).build().unwrap_err();
+        let path = root.path().join("no");
+        let directory = || KernelStore::builder().kernel_directory(&path).compiler(Arc::new(ReferenceCompiler)).build();
+        let (store, (op, node)) = (directory().unwrap(), sum(64));
+        store.get(op, &node, &arch("aie2")).unwrap();
+        assert_eq!(store.counters(), StoreCounters { compiled: 1, ..StoreCounters::default() });
+        fs::write(&path, "").unwrap();
+        let error = directory().unwrap_err();
         assert!(matches!(error, StoreError::Directory(DirectoryError::Directory { .. })), "{error}");
+    }
+
+    #[test]
+    fn given_kernels_come_before_those_that_are_made_at_once() {
+        let root = tempfile::tempdir().unwrap();
+        let ((op, given), (_, other), (_, packed), arch) = (sum(64), sum(128), sum(256), arch("aie2"));
+        let name = put(root.path(), op, &given, &arch);
+        let folder = root.path().join("packed");
+        put(&folder, op, &packed, &arch);
+        let (bytes, _) = crate::pack::pack(&folder.join("aie2"), &arch).unwrap();
+        let store = || {
+            let native = Double { is_immediate: true, makes_code: true, ..Double::new("1") };
+            KernelStore::builder()
+                .embedded(KernelPack::open("aie2", bytes.clone()).unwrap())
+                .kernel_directory(root.path())
+                .compiler(Arc::new(native))
+                .build()
+                .unwrap()
+        };
+        let whole = store();
+        let supplier = |node| whole.make_code(op, node, &arch).unwrap().map(|made| made.supplier);
+        assert_eq!(supplier(&given), Some(Supplier::Directory));
+        assert_eq!(supplier(&packed), Some(Supplier::Embedded));
+        assert_eq!(supplier(&other), Some(Supplier::Compiler("double".into())));
+        // Asked again it is remembered, and what was neither built in nor in the directory is named once.
+        assert_eq!(whole.find(op, &given, &arch).unwrap().supplier, Supplier::Directory);
+        supplier(&other);
+        let counters = whole.counters();
+        assert_eq!((counters.directory, counters.embedded, counters.compiled), (1, 1, 1));
+        assert_eq!(whole.missed().iter().map(|missed| &missed.node).collect::<Vec<_>>(), [&other]);
+
+        // Damage is an error, and no reason to make another.
+        let path = root.path().join("aie2").join(format!("{name}.pdi"));
+        fs::write(&path, &fs::read(&path).unwrap()[..64]).unwrap();
+        let error = store().make_code(op, &given, &arch).unwrap_err();
+        assert!(
+            matches!(&error, StoreError::Directory(DirectoryError::File { path: wrong, .. }) if *wrong == path),
+            "{error}"
+        );
     }
 
     #[rstest]

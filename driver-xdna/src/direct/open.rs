@@ -17,6 +17,7 @@ use crate::accel::probe::{NopKernel, PROBE_LIMIT, Probed, find_wait_method, nop_
 use crate::accel::recorder::Recorder;
 use crate::agent::{Agent, AgentError, AgentInfo, AgentStatus};
 use crate::npu::OpenNpu;
+use crate::pinnable::pinnable_bytes;
 use aie_device_memory::Region;
 use aie_hal::Arch;
 use amdxdna_sys::limits::{DEV_MEM_SIZE, PAGE};
@@ -105,7 +106,7 @@ fn agent(node: Arc<Node>, arch: &Arch, limit: Duration) -> Result<DirectAgent, A
         heap,
         closed: false,
     };
-    let imports_files = may_pin_read_only(version) && imports_files(&node);
+    let imports_files = may_pin_read_only(version) && may_pin_any_model() && imports_files(&node);
     tracing::info!("{}: {}; files in place: {imports_files}", path.display(), info.runtime);
     let accel = AccelDevice { node, status: AgentStatus::new(info), tiles, limit };
     Ok(DirectAgent { accel, wait_method, imports_files, state: Mutex::new(state) })
@@ -285,6 +286,20 @@ fn may_pin_read_only(version: (i32, i32)) -> bool {
 
 /// The newest version of mainline's driver that is known to pin only what may be written.
 const LAST_WITHOUT_READ_ONLY: (i32, i32) = (0, 10);
+
+/// Whether the program may have as much of its own memory pinned as there is. One page, which is what the probe pins, promises nothing for
+/// a model, and llama.cpp gives up on a model that was to be used in place and cannot be.
+fn may_pin_any_model() -> bool {
+    match pinnable_bytes() {
+        Some(limit) if limit < memory_bytes() => {
+            tracing::info!(
+                "models are copied for the NPU, not used in place: {limit} bytes of a program's own memory may be pinned (`ulimit -l`)"
+            );
+            false
+        }
+        _ => true,
+    }
+}
 
 /// Whether the kernel can use a file in place that is mapped for reading, as llama.cpp maps models.
 fn imports_files(node: &Arc<Node>) -> bool {

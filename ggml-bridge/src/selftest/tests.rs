@@ -219,7 +219,7 @@ fn kernels_of_a_wrong_family_come_from_elsewhere(#[case] uri: &str, #[case] expe
         let builder = KernelStore::builder().cache(cache).compiler(Arc::new(native));
         let store = builder.compiler(Arc::new(ReferenceCompiler)).build().unwrap();
         let op = table::lookup("CONT").unwrap();
-        let at_once = store.make_code(op, &node, &aie2()).is_some();
+        let at_once = store.make_code(op, &node, &aie2()).is_ok_and(|made| made.is_some());
         (store.find(op, &node, &aie2()).unwrap().supplier.name().to_owned(), at_once)
     };
     assert_eq!(find(NativeCompiler::default()), ("native".into(), true));

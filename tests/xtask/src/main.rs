@@ -17,6 +17,7 @@ mod library;
 mod model;
 mod ops_output;
 mod ops_table;
+mod ordinary_user;
 mod output;
 mod per_token;
 mod process;

@@ -188,6 +188,11 @@ impl Session {
         Self { library: library.to_owned(), device: device.to_owned(), ..self.clone() }
     }
 
+    /// The same session with another simulated machine.
+    pub fn with_simulation(&self, simulation: Simulation) -> Self {
+        Self { simulation: Some(simulation), ..self.clone() }
+    }
+
     /// The same session with reports of its own, for a program that runs at the same time as others.
     pub fn apart(&self) -> Result<Self> {
         let simulation = self.simulation.as_ref().map(Simulation::apart).transpose()?;

@@ -12,7 +12,6 @@ use amdxdna_sys::limits::PAGE;
 use amdxdna_sys::{amdxdna_drm_va_entry, amdxdna_drm_va_tbl};
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit};
-use nix::unistd::geteuid;
 use std::ops::Range;
 
 /// What the caller's table says.
@@ -84,10 +83,15 @@ fn parts(maps: &str, wanted: &Range<usize>) -> Option<Vec<Part>> {
     (next >= wanted.end).then_some(found)
 }
 
-/// Pages that the process may lock, as far as it has a limit.
+/// Pages that the process may lock, as far as it has a limit. The kernel counts those that are pinned already; here only one BO counts.
 fn lockable() -> usize {
+    /// The bit of `CAP_IPC_LOCK`.
+    const IPC_LOCK: u32 = 14;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let capabilities = capabilities.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or_default();
     match getrlimit(Resource::RLIMIT_MEMLOCK) {
-        Ok((now, _)) if !geteuid().is_root() => usize::try_from(now).unwrap_or(usize::MAX) / PAGE,
+        Ok((now, _)) if capabilities >> IPC_LOCK & 1 == 0 => usize::try_from(now).unwrap_or(usize::MAX) / PAGE,
         _ => usize::MAX,
     }
 }

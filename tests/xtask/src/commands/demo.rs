@@ -3,12 +3,14 @@
 //! With `--emulated` kernels are machine code on the emulated array where there are any. Then the first tokens must be those that
 //! reference kernels choose, and nearly all multiply-accumulates must have been machine code.
 //!
-//! With `--driver xdna` the text goes through AMD's own runtime, and must be the one the simulated device gives without
-//! it: both execute the same kernels, so that any difference is a mistake on the way.
+//! With `--driver xdna` the text goes through the driver for real NPUs, and with `--driver rocr` through AMD's runtime too, and must be
+//! the one the simulated device gives without: both execute the same kernels, so that any difference is a mistake on the way. An
+//! ordinary user, who may lock 8 MiB of memory, must get it as well, whichever memory the kernel pins.
 
 use crate::generation::{Request, StatsFile, errors, library_messages, require_success};
+use crate::ordinary_user;
 use crate::output;
-use crate::session::{DriverOptions, Options, Session};
+use crate::session::{DriverName, DriverOptions, Options, Session};
 use crate::simulation::KernelReport;
 use crate::stats::{DeviceStats, Stats, Store, Work};
 use anyhow::{Context, Result, bail};
@@ -140,11 +142,39 @@ pub fn run(args: &DemoArgs, options: &Options) -> Result<()> {
             crate::say!("the first {compared} tokens are those of the reference kernels");
         }
     }
+    if let Some(simulation) = session.simulation.as_ref().filter(|_| args.driver.driver == DriverName::Xdna) {
+        for kernel in PINNING_KERNELS {
+            let session = session.with_simulation(simulation.on_kernel(kernel));
+            as_ordinary_user(&request, &session, &finished.stdout).with_context(|| format!("with kernel {kernel}"))?;
+        }
+        if !options.json {
+            crate::say!("an ordinary user, who may lock 8 MiB, gets it too (kernels {})", PINNING_KERNELS.join(", "));
+        }
+    }
     if kernel.is_some() {
         same_as_mock(&request, &session, &finished.stdout)?;
         if !options.json {
             crate::say!("the text is that of the simulated device without ROCR, byte for byte");
         }
+    }
+    Ok(())
+}
+
+/// Kernels that differ in which memory of a program they pin.
+const PINNING_KERNELS: [&str; 3] = ["legacy", "6.18", "7.2"];
+
+/// Whether someone who may lock 8 MiB loads the model, which is larger, and gets the same text.
+fn as_ordinary_user(request: &Request, session: &Session, text: &str) -> Result<()> {
+    let short = Request { tokens: request.tokens.min(2), ..request.clone() };
+    let command = ordinary_user::command(&session.on_device("llama-completion", None)?);
+    let finished = short.run(command, |_| ())?;
+    require_success(&finished)?;
+    let said = finished.stdout.trim_end();
+    if !text.starts_with(said) || said.is_empty() {
+        bail!("an ordinary user gets another text: {said:?}");
+    }
+    if let [first, ..] = errors(&library_messages(&finished.stderr))[..] {
+        bail!("an ordinary user sees an error: {first}");
     }
     Ok(())
 }

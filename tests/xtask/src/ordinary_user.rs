@@ -1,0 +1,54 @@
+//! Programs with the limits of an ordinary user: 8 MiB of locked memory, and no capability to lock more.
+//!
+//! The tests run as whoever starts them, which in containers is root. What root may lock has no limit, so that what ordinary users
+//! meet first would never be seen.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+
+/// What systemd and PAM give users by default.
+pub const LOCKABLE_BYTES: u64 = 8 << 20;
+
+/// The same command for an ordinary user. Needs util-linux, which every Debian-like system has.
+pub fn command(command: &Command) -> Command {
+    let mut line: Vec<OsString> = Vec::new();
+    // Others have no capability to give up.
+    if fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0) {
+        line.extend(["setpriv", "--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock"].map(OsString::from));
+    }
+    line.extend(["prlimit".into(), format!("--memlock={LOCKABLE_BYTES}:{LOCKABLE_BYTES}").into()]);
+    line.push(command.get_program().to_owned());
+    line.extend(command.get_args().map(ToOwned::to_owned));
+    let mut words = line.into_iter();
+    let mut limited = Command::new(words.next().unwrap_or_default());
+    limited.args(words);
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        limited.current_dir(folder);
+    }
+    limited
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ordinary_user_can_lock_little() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "ulimit -l; grep CapEff /proc/self/status; echo $WORD"]).env("WORD", "kept");
+        let output = command(&shell).output().expect("setpriv and prlimit of util-linux are installed");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!((lines[0], lines[2]), ("8192", "kept"), "{text}");
+        let set = lines[1].split_whitespace().nth(1).and_then(|set| u64::from_str_radix(set, 16).ok());
+        assert_eq!(set.map(|set| set >> 14 & 1), Some(0), "{text}");
+    }
+}
