@@ -6,7 +6,7 @@
 use aie_hal::Arch;
 use aie_hal::artifact::Digest;
 use aie_ops::name::kernel_name;
-use aie_ops::{Node, Operation};
+use aie_ops::{Node, Operation, Tensor};
 
 /// Longest stem in bytes. File systems take names of 255, of which an ending and a writer's own marks need some.
 pub const LONGEST: usize = 200;
@@ -53,14 +53,33 @@ impl<'a> Wanted<'a> {
 }
 
 /// Whether one kernel computes both nodes. Parameters in which they may differ are numbers of functions, which vary with
-/// ggml's version.
+/// ggml's version; tensors may differ in strides that are never walked, which names leave out.
 pub(crate) fn same_kernel(op: &dyn Operation, one: &Node, other: &Node) -> bool {
-    if op.params_in_name() {
-        return one == other;
+    let same_params = match op.params_in_name() {
+        true => one.params == other.params,
+        false => op.nameless_params(&one.params) == op.nameless_params(&other.params),
+    };
+    let tensors = |node: &Node| {
+        let sources: Vec<_> = node.sources.iter().map(|source| source.map(walked)).collect();
+        let further: Vec<_> = node.further_outputs.iter().copied().map(walked).collect();
+        (node.op.clone(), sources, walked(node.output), further)
+    };
+    same_params && tensors(one) == tensors(other)
+}
+
+/// The tensor with the strides of a packed one in dimensions of one element. A cache of another size leaves others there, which would
+/// have kernels of one name take turns in overwriting each other.
+fn walked(tensor: Tensor) -> Tensor {
+    let Tensor { ne, mut nb, .. } = tensor;
+    for dimension in 1..ne.len() {
+        if ne[dimension] == 1 {
+            nb[dimension] = match dimension {
+                1 => tensor.dtype.row_bytes(ne[0]),
+                _ => nb[dimension - 1].saturating_mul(ne[dimension - 1]),
+            };
+        }
     }
-    let (first, second) = (op.nameless_params(&one.params), op.nameless_params(&other.params));
-    let tensors = |node: &Node| (node.op.clone(), node.sources.clone(), node.output, node.further_outputs.clone());
-    first == second && tensors(one) == tensors(other)
+    Tensor { nb, ..tensor }
 }
 
 /// Enough of a SHA-256 to tell kernels of one name apart.
@@ -91,6 +110,25 @@ mod tests {
         assert_ne!(gentle, steep);
         assert_ne!(unary("XIELU", [9, 1, 2, 3, 4]), unary("XIELU", [9, 1, 2, 3, 5]));
         assert_eq!(unary("XIELU", [9, 1, 2, 3, 4]), unary("XIELU", [8, 1, 2, 3, 4]));
+    }
+
+    /// Keys of one head and 256 positions, in caches of two sizes: only the last stride differs, and it is never walked.
+    #[test]
+    fn strides_of_single_elements_make_no_other_kernel() {
+        let op = table::lookup("SOFT_MAX").unwrap();
+        let node = |last: usize, rows: usize| {
+            let mut scores = Tensor::contiguous(DataType::F32, [256, rows, 1, 1]);
+            scores.nb[2..].copy_from_slice(&[last, last * 4]);
+            Node::new("SOFT_MAX", OpParams::default(), scores, vec![Some(scores)])
+        };
+        assert_eq!(kernel_name(op, &node(4096, 4)), kernel_name(op, &node(1 << 20, 4)));
+        assert!(same_kernel(op, &node(4096, 4), &node(1 << 20, 4)));
+        assert!(!same_kernel(op, &node(4096, 4), &node(4096, 5)));
+        let mut apart = node(4096, 4);
+        apart.output.nb[1] = 2048;
+        assert!(!same_kernel(op, &node(4096, 4), &apart));
+        let whole = Wanted::of(op, &apart, &arch("aie2")).node.clone();
+        assert!(same_kernel(op, &whole, &apart));
     }
 
     #[test]

@@ -1,10 +1,9 @@
 //! What a GGUF file says of a model besides its weights.
 
+use super::gguf::{self, GgufError};
 use aie_ops::{DataType, Tensor};
-use gguf_rs_lib::GGUFError;
 use gguf_rs_lib::format::Metadata;
 use gguf_rs_lib::format::metadata::MetadataValue;
-use gguf_rs_lib::reader::file_reader::GGUFFileReader;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -28,7 +27,7 @@ pub enum ModelError {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: GGUFError,
+        source: GgufError,
     },
     /// A tensor of a type or shape that ggml does not have.
     #[error("tensor {tensor}: {reason}")]
@@ -41,6 +40,16 @@ pub enum ModelError {
     /// A number that every model has is absent.
     #[error("the file does not say `{0}`, which llama.cpp needs as well")]
     Missing(String),
+    /// A number that no model has, or one that what the file holds contradicts.
+    #[error("the file says that `{key}` is {found}, {why}; is it a complete download?")]
+    Number {
+        /// The entry.
+        key: String,
+        /// Its value.
+        found: usize,
+        /// What speaks against it.
+        why: String,
+    },
     /// There is nothing that a graph could be built of.
     #[error("{architecture} has no part that is known here: {reason}")]
     Unknown {
@@ -50,6 +59,9 @@ pub enum ModelError {
         reason: String,
     },
 }
+
+/// No number of a model is larger: contexts are the largest.
+const MOST: usize = 1 << 28;
 
 /// Names, types, shapes and numbers of a model.
 #[derive(Debug)]
@@ -69,14 +81,16 @@ impl ModelFile {
     pub fn open(path: &Path) -> Result<Self, ModelError> {
         let file = File::open(path).map_err(|source| ModelError::Open { path: path.into(), source })?;
         let format = |source| ModelError::Format { path: path.into(), source };
-        let reader = GGUFFileReader::new(BufReader::new(file)).map_err(format)?;
+        let length = file.metadata().map_err(|cause| format(cause.into()))?.len();
+        let (metadata, infos) = gguf::read(BufReader::new(file), length).map_err(format)?;
         let mut tensors = BTreeMap::new();
-        for info in reader.tensor_infos() {
-            let tensor = tensor(info.tensor_type().name(), info.shape().dims());
-            let tensor = tensor.map_err(|reason| ModelError::Tensor { tensor: info.name().into(), reason })?;
-            tensors.insert(info.name().to_owned(), tensor);
+        for (name, kind, extents) in infos {
+            match tensor(kind, &extents) {
+                Ok(tensor) => drop(tensors.insert(name, tensor)),
+                Err(reason) => return Err(ModelError::Tensor { tensor: name, reason }),
+            }
         }
-        Self::new(tensors, reader.metadata().clone())
+        Self::new(tensors, metadata)
     }
 
     /// A model from its parts.
@@ -114,7 +128,33 @@ impl ModelFile {
     /// # Errors
     /// [`ModelError::Missing`].
     pub fn required(&self, key: &str) -> Result<usize, ModelError> {
-        self.integer(key).ok_or_else(|| ModelError::Missing(format!("{}.{key}", self.architecture)))
+        let name = || format!("{}.{key}", self.architecture);
+        match self.integer(key) {
+            Some(found) if found > MOST => {
+                Err(ModelError::Number { key: name(), found, why: format!("and no model has more than {MOST}") })
+            }
+            Some(found) => Ok(found),
+            None => Err(ModelError::Missing(name())),
+        }
+    }
+
+    /// How many layers there are, each of which has tensors.
+    ///
+    /// # Errors
+    /// [`ModelError::Missing`], and [`ModelError::Number`] for more layers than have tensors.
+    pub fn layers(&self) -> Result<usize, ModelError> {
+        let layers = self.required("block_count")?;
+        let number = |name: &str| name.strip_prefix("blk.")?.split('.').next()?.parse::<usize>().ok();
+        let known = self.tensors.keys().filter_map(|name| number(name)).max().map_or(0, |last| last + 1);
+        if layers > known {
+            let key = format!("{}.block_count", self.architecture);
+            return Err(ModelError::Number {
+                key,
+                found: layers,
+                why: format!("and it has tensors of {known} layers"),
+            });
+        }
+        Ok(layers)
     }
 
     /// An integer of layer `layer`, of a model that has one for each layer or one for all.

@@ -65,7 +65,7 @@ impl Hyper {
         let context = file.required("context_length")?;
         let not_one = |value: &f32| *value != 1.0 && *value != 0.0;
         Ok(Self {
-            layers: file.required("block_count")?,
+            layers: file.layers()?,
             width,
             context,
             epsilon: if mean { plain.or(rms) } else { rms.or(plain) }.unwrap_or(1e-5),

@@ -11,6 +11,7 @@ pub mod conventions;
 #[cfg(test)]
 mod families;
 pub mod file;
+mod gguf;
 pub mod graph;
 pub mod hyper;
 pub mod kind;

@@ -246,7 +246,7 @@ impl Model {
     pub fn find(file: &ModelFile) -> Result<Self, ModelError> {
         let unknown =
             |reason: &str| ModelError::Unknown { architecture: file.architecture.clone(), reason: reason.to_owned() };
-        let conventions = Conventions::of_model(&file.architecture, file.required("block_count")?);
+        let conventions = Conventions::of_model(&file.architecture, file.layers()?);
         let conventions = conventions.map_err(|reason| unknown(&reason))?;
         let hyper = Hyper::read(file, &conventions)?;
         let mut finder = Finder { file, conventions, taken: BTreeSet::new() };

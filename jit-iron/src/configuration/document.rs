@@ -15,6 +15,8 @@ use std::sync::Arc;
 
 /// Largest file that is read, in bytes. A kernel takes some 300 bytes of a configuration.
 const MAX_BYTES: u64 = 64 << 20;
+/// Bytes between two places whose number of characters is known.
+const BLOCK: usize = 4096;
 /// Longest piece of a file that a message repeats, in characters.
 const MAX_QUOTED: usize = 160;
 
@@ -85,6 +87,8 @@ pub struct Document {
     text: String,
     /// Byte offsets of the beginnings of lines.
     lines: Vec<usize>,
+    /// Characters in front of each block of [`BLOCK`] bytes: files that programs write have one line.
+    characters: Vec<usize>,
 }
 
 impl Document {
@@ -92,7 +96,10 @@ impl Document {
     pub fn new(file: impl Into<Arc<str>>, text: impl Into<String>) -> Self {
         let text = text.into();
         let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(index, _)| index + 1)).collect();
-        Self { file: file.into(), text, lines }
+        let blocks = text.as_bytes().chunks(BLOCK);
+        let before = blocks.scan(0, |sum, block| Some(std::mem::replace(sum, *sum + characters(block))));
+        let characters = before.collect();
+        Self { file: file.into(), text, lines, characters }
     }
 
     /// Reads `path`.
@@ -146,8 +153,22 @@ impl Document {
         let offset = slice.as_ptr().addr().checked_sub(self.text.as_ptr().addr())?;
         let line = self.lines.partition_point(|start| *start <= offset);
         let start = *self.lines.get(line.checked_sub(1)?)?;
-        Some(Position { line, column: self.text.get(start..offset)?.chars().count() + 1 })
+        Some(Position { line, column: self.characters_before(offset)? - self.characters_before(start)? + 1 })
     }
+
+    /// Characters in front of the byte at `offset`.
+    fn characters_before(&self, offset: usize) -> Option<usize> {
+        let block = offset / BLOCK;
+        let rest = self.text.as_bytes().get(block * BLOCK..offset)?;
+        // Behind the last byte a block may begin that there is not.
+        let before = self.characters.get(block).copied();
+        Some(before.unwrap_or_else(|| characters(self.text.as_bytes())) + characters(rest))
+    }
+}
+
+/// Characters that begin in `bytes`, a part of a text.
+fn characters(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
 }
 
 /// serde_json's message without the place, which is reported separately.
@@ -311,6 +332,21 @@ mod tests {
         let inner = elements[2].members().unwrap();
         assert_eq!(inner[0].value.place().to_string(), "f.json:2:23: a[2].b");
         assert!(inner[0].value.is_null());
+    }
+
+    #[test]
+    fn columns_of_long_lines_count_characters() {
+        let element = "\"\u{e4}\u{1f980}x\"";
+        for count in [1, 500, 5000] {
+            let text = format!("[\n{}\n]", vec![element; count].join(","));
+            let document = Document::new("f.json", text);
+            for (index, value) in document.root().unwrap().elements().unwrap().iter().enumerate() {
+                let position = value.place().position.unwrap();
+                assert_eq!(position, Position { line: 2, column: index * 6 + 1 });
+            }
+        }
+        let document = Document::new("f.json", "x".repeat(BLOCK));
+        assert_eq!(document.characters_before(BLOCK), Some(BLOCK));
     }
 
     #[rstest]

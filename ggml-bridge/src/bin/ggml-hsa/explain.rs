@@ -2,7 +2,7 @@
 
 mod text;
 
-use crate::model::{FlashAttention, Opened, Subject};
+use crate::model::{FlashAttention, Opened, SIMULATED, Subject};
 use crate::output::{complain, json, say};
 use aie_hal::Environment;
 use clap::Args;
@@ -76,7 +76,7 @@ pub fn run(arguments: &ExplainArguments) -> ExitCode {
 
 fn explained(arguments: &ExplainArguments) -> Result<Explanation, String> {
     let environment = Environment::process();
-    let Opened { model, device, config } = arguments.subject.open(environment)?;
+    let Opened { model, device, config } = arguments.subject.open(environment, Some(SIMULATED))?;
     if let Some(other) = &model.other {
         return Err(format!(
             "{}: {} is not explained: it has {other}. Models of dense layers with attention are; what this one does is in the \
@@ -85,10 +85,14 @@ fn explained(arguments: &ExplainArguments) -> Result<Explanation, String> {
             model.architecture
         ));
     }
+    let context = arguments.subject.context(&model);
+    if arguments.past as usize >= context {
+        return Err(format!("--past {}: the context has {context} tokens, one of which is decoded", arguments.past));
+    }
     let stores = KernelStores::foreseeing(&config, environment);
     let store = stores.of(&*device).map_err(|cause| cause.to_string())?;
     let question = Question {
-        context: Some(arguments.subject.context(&model)),
+        context: Some(context),
         past: arguments.past as usize,
         batch: arguments.batch as usize,
         prompt: arguments.prompt.map(|tokens| tokens as usize),

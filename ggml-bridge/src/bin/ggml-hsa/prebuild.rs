@@ -3,7 +3,8 @@
 use crate::model::{FlashAttention, Opened, Subject};
 use crate::output::{complain, json, say};
 use aie_hal::{Device, Environment};
-use aie_jit_iron::{JitPolicy, KernelStore, Missed};
+use aie_jit_iron::settings::GGML_HSA_KERNEL_CACHE_DIR;
+use aie_jit_iron::{JitPolicy, KernelStore, Missed, Supplied, Supplier};
 use aie_ops::table;
 use clap::Args;
 use ggml_hsa::config::Config;
@@ -14,6 +15,7 @@ use ggml_hsa::model::graph::{Batch, Cache, KEY_STEP};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::io::IsTerminal;
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -32,7 +34,7 @@ Kernels have fixed shapes. Made are those of a decoded token at every length of 
 length, and of first batches of the lengths that --prompt names. What continues a conversation in a batch of another length is
 not among them, and is compiled when it comes.
 
-Exit code: 0 when all kernels exist, 1 when some cannot be made or parts of the model are not known, 2 when the command line, the
+Exit code: 0 when all kernels exist, 1 when some cannot be made or cached or parts of the model are not known, 2 when the command line, the
 model or the device cannot be used.")]
 pub struct PrebuildArguments {
     #[command(flatten)]
@@ -83,6 +85,8 @@ struct Report {
     /// Those that could not be made, with the reason; their operations run on the CPU. Fused forms without a kernel are not among
     /// them: their parts run one by one.
     failed: Vec<(String, String)>,
+    /// Made, and not in the cache afterwards.
+    lost: usize,
     /// What was assumed or left out of the model.
     reservations: Vec<String>,
 }
@@ -117,15 +121,26 @@ pub fn run(arguments: &PrebuildArguments) -> ExitCode {
         report.reservations.iter().for_each(|reservation| complain(&format!("note: {reservation}")));
         report.failures().for_each(|failure| complain(&failure));
         let verb = if arguments.dry_run { "to be made" } else { "made" };
-        let Report { kernels, existed, made, failed, .. } = &report;
+        let Report { kernels, existed, made, failed, lost, .. } = &report;
         say(&format!("{kernels} kernels: {existed} existed, {made} {verb}, {} cannot be made", failed.len()));
+        if *lost > 0 {
+            complain(&format!(
+                "{lost} of them could not be cached, so a run makes them again: is the disk full, or the cache read-only? \
+                 `ggml-hsa doctor` looks at it; {} names the folder",
+                GGML_HSA_KERNEL_CACHE_DIR.name
+            ));
+        }
     }
-    if report.failed.is_empty() && report.reservations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if report.failed.is_empty() && report.lost == 0 && report.reservations.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 fn prebuilt(arguments: &PrebuildArguments) -> Result<Report, String> {
     let environment = Environment::process();
-    let Opened { model, device, mut config } = arguments.subject.open(environment)?;
+    let Opened { model, device, mut config } = arguments.subject.open(environment, None)?;
     // Somebody asked for them: now is the time.
     config.jit.policy = JitPolicy::Eager;
     let foresight = KernelStores::foreseeing(&config, environment);
@@ -147,15 +162,32 @@ fn prebuilt(arguments: &PrebuildArguments) -> Result<Report, String> {
     let store = stores.of(&*device).map_err(|cause| cause.to_string())?;
     let failed = make(&wanted, &store, &device, config.jit.limits.workers.max(1));
     report.made = wanted.len() - failed.len();
+    let made = wanted.iter().filter(|missed| failed.iter().all(|(kernel, _)| *kernel != missed.kernel));
+    report.lost = not_cached(made, &device, &config, environment)?;
     report.failed.extend(failed);
-    if wanted.is_empty() || config.cache.path().exists() {
-        Ok(report)
-    } else {
-        Err(format!("kernels are not cached: {} cannot be used", config.cache))
-    }
+    Ok(report)
+}
+
+/// How many of the kernels are not in the cache, although they were made: the disk may be full, or the folder read-only.
+fn not_cached<'a>(
+    made: impl Iterator<Item = &'a Missed>,
+    device: &Arc<dyn Device>,
+    config: &Config,
+    environment: &Environment,
+) -> Result<usize, String> {
+    let stores = KernelStores::foreseeing(config, environment);
+    let store = stores.of(&**device).map_err(|cause| cause.to_string())?;
+    let is_cached = |missed: &Missed| {
+        let found = table::lookup(&missed.node.op).map(|op| store.find(op, &missed.node, device.arch()));
+        matches!(found, Some(Ok(Supplied { supplier: Supplier::Cache(_), .. })))
+    };
+    Ok(made.filter(|missed| !is_cached(missed)).count())
 }
 
 fn bar(length: usize, what: &'static str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        complain(&format!("{what}: {length}"));
+    }
     let bar = ProgressBar::new(length as u64).with_message(what);
     // The template is a constant that indicatif understands; without it the bar has another look.
     match ProgressStyle::with_template("{msg} {bar:32} {pos}/{len} {elapsed_precise}") {
@@ -190,14 +222,16 @@ fn foresee(
     let context = arguments.subject.context(model);
     let batches: Vec<Batch> =
         switches.into_iter().flat_map(|switch| batches(arguments, context, switch == FlashAttention::On)).collect();
-    let bar = bar(batches.len(), "planning");
+    let bar = bar(batches.len(), "planning batches");
     let mut failed = BTreeMap::new();
     for batch in batches {
         let planned = plan(model, batch, device, store, config).map_err(|cause| cause.to_string())?;
         let counted = planned.context.statistics.operations();
         for (index, _) in planned.plan.share.operations.iter().filter(|(_, share)| share.host > 0) {
             let operation = &counted[*index];
-            if let (Some(_), Some(reason)) = (&operation.fallback, &operation.host_reason) {
+            // Without the switch both forms of attention are planned, and llama.cpp chooses the fused one where it can.
+            let is_needed = arguments.flash_attention.is_some() || batch.cache.flash;
+            if let (Some(_), Some(reason), true) = (&operation.fallback, &operation.host_reason, is_needed) {
                 failed.insert(operation.shape.clone(), reason.clone());
             }
         }

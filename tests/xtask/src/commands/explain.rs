@@ -28,6 +28,9 @@ const DECODED: usize = 3;
 const FAMILIES: [&str; 11] =
     ["qwen2", "qwen3", "baichuan", "bloom", "falcon", "jais", "olmo", "refact", "starcoder", "cohere2", "gemma3"];
 
+/// Of them, those with layers that see a window of the text only.
+const WINDOWED: [&str; 2] = ["cohere2", "gemma3"];
+
 /// Check that `ggml-hsa explain` says what runs then count, and that nothing is compiled after `ggml-hsa prebuild`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -102,7 +105,15 @@ pub fn run(args: &ExplainArgs, options: &Options) -> Result<()> {
         }
     }
     steps.check("prebuild, then a run", || rig.prebuild(&demo));
+    for model in models.iter().filter(|model| has_windows(model)) {
+        steps.check("two contexts and windows", || rig.contexts(model));
+    }
     steps.report()?.finish("explain", options)
+}
+
+/// Whether layers of the model see a window of the text only.
+fn has_windows(model: &Path) -> bool {
+    model.file_stem().is_some_and(|name| WINDOWED.iter().any(|known| name == *known))
 }
 
 struct Rig {
@@ -139,6 +150,23 @@ impl Rig {
         let graphs = if pass == "prefill" { 1 } else { tokens as u64 };
         ensure!(device.graphs.computed == graphs, "{} graphs instead of {graphs}", device.graphs.computed);
         equal(&expected(explained, graphs), &counted(device))
+    }
+
+    /// Caches of two sizes take turns, and so do layers with a window and without one in each: none may overwrite the kernels of another.
+    fn contexts(&self, model: &Path) -> Result<String> {
+        let cache = tempfile::tempdir()?;
+        let mut compiled = Vec::new();
+        for (turn, context) in [256, 512, 256, 512].into_iter().enumerate() {
+            let prompt = "the three states of matter are".to_owned();
+            let request = Request { model: model.to_owned(), prompt, tokens: 4, threads: None, flash_attention: true };
+            let run = request.on_device(&self.session, |command| {
+                command.args(["-ub", "32", "-c", &context.to_string()]).env("GGML_HSA_KERNEL_CACHE_DIR", cache.path());
+            })?;
+            let store = &run.stats.store;
+            ensure!(turn < 2 || store.compiled == 0, "-c {context} again: {}: {:?}", store.summary(), store.missed);
+            compiled.push(store.compiled.to_string());
+        }
+        Ok(format!("{} kernels compiled with -c 256, 512, 256, 512", compiled.join(", ")))
     }
 
     fn prebuild(&self, model: &Path) -> Result<String> {

@@ -89,7 +89,7 @@ pub fn run(arguments: &DoctorArguments) -> ExitCode {
         json(&Report { version: env!("CARGO_PKG_VERSION"), errors, warnings, findings });
     } else {
         findings.iter().for_each(print);
-        say(&format!("{errors} errors, {warnings} warnings"));
+        say(&format!("{}, {}", counted(errors, "error"), counted(warnings, "warning")));
         if let Some(path) = &arguments.record {
             say(&format!("recorded in {}", path.display()));
         }
@@ -108,4 +108,9 @@ fn print(finding: &Finding) {
     if let Some(mend) = &finding.mend {
         say(&format!("{:22}mend: {}", "", shaded(Shade::Strong, mend)));
     }
+}
+
+/// `1 error`, `2 errors`.
+fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
