@@ -20,7 +20,7 @@ use aie_ops::compiler::{CompileError, KernelCompiler};
 use aie_ops::fit;
 use rustix::process::geteuid;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
@@ -55,6 +55,17 @@ pub struct KernelCache {
     /// The locks.
     pub locks: Locks,
     user: u32,
+}
+
+/// `path` with links resolved, when it may be a cache.
+fn checked(path: &Path) -> Result<PathBuf, CacheError> {
+    let reject = |reason: String| CacheError { path: path.into(), reason };
+    let root = path.canonicalize().map_err(|error| reject(error.to_string()))?;
+    if let Some(reason) = ownership::precious(&root) {
+        return Err(reject(reason));
+    }
+    ownership::check(&root).map_err(reject)?;
+    Ok(root)
 }
 
 /// What a cache has of a kernel.
@@ -97,19 +108,42 @@ impl KernelCache {
         if let Err(error) = fs::DirBuilder::new().recursive(true).mode(0o700).create(path) {
             return Err(reject(format!("it cannot be created: {error}")));
         }
-        let root = path.canonicalize().map_err(|error| reject(error.to_string()))?;
-        if let Some(reason) = ownership::precious(&root) {
-            return Err(reject(reason));
-        }
-        ownership::check(&root).map_err(reject)?;
+        let root = checked(path)?;
         let locks = Locks::of(&root);
         // Checked once, not with every kernel.
         drop(locks.lock("open").map_err(|error| reject(format!("it cannot be written: {error}")))?);
         let tag = root.join(TAG.0);
-        if !tag.exists() {
-            fs::write(&tag, TAG.1).map_err(|error| reject(format!("it cannot be written: {error}")))?;
+        // Never through a link that somebody has put there.
+        match fs::File::create_new(&tag).and_then(|mut file| file.write_all(TAG.1.as_bytes())) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(reject(format!("it cannot be written: {error}")));
+            }
+            _ => Ok(Self { root, locks, user: geteuid().as_raw() }),
         }
-        Ok(Self { root, locks, user: geteuid().as_raw() })
+    }
+
+    /// Uses the cache at `path` if there is one, and makes nothing: for those who only look, or only remove. `None` where there is no
+    /// directory, or an empty one.
+    ///
+    /// # Errors
+    /// As [`KernelCache::open`], and for a directory with content that no cache has been in: it lacks the file that marks caches.
+    pub fn existing(path: &Path) -> Result<Option<Self>, CacheError> {
+        let reject = |reason: String| CacheError { path: path.into(), reason };
+        if path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            return Ok(None);
+        }
+        if let Some(reason) = ownership::precious(path) {
+            return Err(reject(reason));
+        }
+        let root = checked(path)?;
+        if !root.join(TAG.0).exists() {
+            let mut entries = fs::read_dir(&root).map_err(|error| reject(error.to_string()))?;
+            return match entries.next() {
+                None => Ok(None),
+                Some(_) => Err(reject(format!("it is no kernel cache: it has no file {}", TAG.0))),
+            };
+        }
+        Ok(Some(Self { locks: Locks::of(&root), root, user: geteuid().as_raw() }))
     }
 
     /// The directory, with links resolved.
@@ -459,6 +493,34 @@ mod tests {
         fs::write(root.path().join("file"), "").unwrap();
         KernelCache::open(&root.path().join("file")).unwrap_err();
         KernelCache::open(&root.path().join("file/cache")).unwrap_err();
+    }
+
+    #[test]
+    fn looking_makes_nothing_and_other_folders_are_rejected() {
+        let root = tempfile::tempdir().unwrap();
+        let count = |path: &Path| fs::read_dir(path).unwrap().count();
+        let (missing, empty, other) =
+            (root.path().join("missing"), root.path().join("empty"), root.path().join("other"));
+        for path in [&empty, &other] {
+            fs::create_dir(path).unwrap();
+        }
+        fs::write(other.join("notes.txt"), "mine").unwrap();
+        assert!(KernelCache::existing(&missing).unwrap().is_none() && !missing.exists());
+        assert!(KernelCache::existing(&empty).unwrap().is_none() && count(&empty) == 0);
+        let message = KernelCache::existing(&other).unwrap_err().to_string();
+        assert!(message.contains("it is no kernel cache") && count(&other) == 1, "{message}");
+        KernelCache::open(&missing).unwrap();
+        assert!(KernelCache::existing(&missing).unwrap().is_some());
+    }
+
+    #[test]
+    fn the_tag_is_not_written_through_a_link() {
+        let root = tempfile::tempdir().unwrap();
+        let (cache, target) = (root.path().join("cache"), root.path().join("target"));
+        fs::create_dir(&cache).unwrap();
+        std::os::unix::fs::symlink(&target, cache.join(TAG.0)).unwrap();
+        KernelCache::open(&cache).unwrap();
+        assert!(!target.exists());
     }
 
     #[test]

@@ -43,15 +43,12 @@ pub struct Limits {
     pub bytes: Option<u64>,
 }
 
-/// Empties the cache at `path`. A path without a directory is a cache that is empty.
+/// Empties the cache at `path`. A path without a directory, or with an empty one, is a cache that is empty.
 ///
 /// # Errors
-/// The directory must not be a cache ([`KernelCache::open`]), or cannot be read.
+/// The directory is no cache ([`KernelCache::existing`]), or cannot be read.
 pub fn clear(path: &Path) -> Result<Cleared, CacheError> {
-    if path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-        return Ok(Cleared::default());
-    }
-    let cache = KernelCache::open(path)?;
+    let Some(cache) = KernelCache::existing(path)? else { return Ok(Cleared::default()) };
     let everything = || {
         let _lock = alone(&cache)?;
         let inventory = Inventory::take(&cache, &[], &ArchRegistry::builtin(), Care::Quick)?;

@@ -3,9 +3,11 @@
 //! Kernels are code that runs with the user's data. Anyone who can write the cache decides what runs, so only the user may.
 //! And a cache may be cleared by a setting, so another directory must not become one by a typing mistake.
 
-use rustix::process::geteuid;
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{getegid, geteuid};
 use std::env;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -50,15 +52,30 @@ pub fn check(path: &Path) -> Result<(), String> {
     }
     for above in path.ancestors().skip(1) {
         let metadata = fs::metadata(above).map_err(|error| format!("{}: {error}", above.display()))?;
-        let (sticky, others_write) = (metadata.mode() & 0o1000 != 0, metadata.mode() & 0o002 != 0);
+        // What belongs to this user's group belongs to this user alone where everybody has a group.
+        let groups = if metadata.gid() == getegid().as_raw() { 0o002 } else { 0o022 };
+        let (sticky, others_write) = (metadata.mode() & 0o1000 != 0, metadata.mode() & groups != 0);
         if metadata.uid() != user && metadata.uid() != 0 {
             return Err(format!("{} belongs to user {}, who could replace it", above.display(), metadata.uid()));
         }
-        if metadata.uid() != user && others_write && !sticky {
-            return Err(format!("all users may write to {}, and so replace it", above.display()));
+        if others_write && !sticky {
+            return Err(format!("other users may write to {}, and so replace it", above.display()));
         }
     }
     Ok(())
+}
+
+/// The content of the file at `path`, where no link is followed, if it belongs to this user: for files that decide what is trusted.
+pub fn own_file(path: &Path) -> Option<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    if file.metadata().ok()?.uid() != geteuid().as_raw() {
+        tracing::warn!("{} belongs to another user and is not used", path.display());
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 #[cfg(test)]
@@ -82,6 +99,22 @@ mod tests {
     }
 
     #[test]
+    fn directories_below_what_others_write_are_rejected() {
+        let root = tempfile::tempdir().unwrap();
+        let (shared, own) = (root.path().join("shared"), root.path().join("shared/own"));
+        fs::create_dir_all(&own).unwrap();
+        for (mode, expected) in [(0o755, true), (0o775, true), (0o777, false), (0o1777, true)] {
+            fs::set_permissions(&shared, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(check(&own).is_ok(), expected, "{mode:o}: {:?}", check(&own));
+        }
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&shared, None, Some(1)).unwrap();
+            fs::set_permissions(&shared, fs::Permissions::from_mode(0o775)).unwrap();
+            assert!(check(&own).unwrap_err().contains("other users may write"));
+        }
+    }
+
+    #[test]
     fn directories_others_could_replace_are_rejected() {
         let root = tempfile::tempdir().unwrap();
         let own = root.path().join("own");
@@ -99,6 +132,20 @@ mod tests {
             assert!(check(&own.join("inner")).unwrap_err().contains("could replace it"));
         } else {
             assert!(check(Path::new("/usr")).unwrap_err().contains("belongs to user 0"));
+        }
+    }
+
+    #[test]
+    fn only_a_file_of_this_user_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("selftest.json"), folder.path().join("link.json"));
+        fs::write(&path, "{}").unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert_eq!(own_file(&path).as_deref(), Some(&b"{}"[..]));
+        assert_eq!(own_file(&link), None);
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&path, Some(1), None).unwrap();
+            assert_eq!(own_file(&path), None);
         }
     }
 }

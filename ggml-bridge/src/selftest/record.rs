@@ -8,10 +8,11 @@ use super::npu::Conditions;
 use super::npu::Npu;
 use aie_jit_iron::cache::{CacheError, SELF_TEST};
 use aie_jit_iron::lock::Lock;
+use aie_jit_iron::ownership;
 use aie_jit_iron::{CachePath, KernelCache};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 
@@ -100,16 +101,18 @@ impl Turn<'_> {
     }
 
     fn content(&self) -> Content {
-        fs::read(self.record.path()).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+        ownership::own_file(&self.record.path())
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            .unwrap_or_default()
     }
 
-    /// Replaces the file. Nobody else writes it meanwhile, so that one name for the new one is enough.
+    /// Replaces the file, with one of a name that others cannot foresee.
     fn write(&self, content: &Content) -> io::Result<()> {
-        let (path, new) = (self.record.path(), self.record.path().with_extension("new"));
-        let mut file = File::create(&new)?;
+        let root = self.record.cache.root();
+        let mut file = tempfile::Builder::new().prefix(".selftest-").tempfile_in(root)?;
         file.write_all(&serde_json::to_vec_pretty(content)?)?;
-        file.sync_all()?;
-        fs::rename(&new, &path)?;
-        File::open(self.record.cache.root())?.sync_all()
+        file.as_file().sync_all()?;
+        file.persist(self.record.path())?;
+        File::open(root)?.sync_all()
     }
 }

@@ -35,9 +35,6 @@ enum Command {
         /// Skip scripts whose names contain one of these
         #[arg(long)]
         skip: Vec<String>,
-        /// Also play scripts that break a known kernel: the process, or the machine, may be gone afterwards
-        #[arg(long)]
-        breaking: bool,
         /// Time limit of a script in seconds
         #[arg(long, default_value_t = 60)]
         limit: u64,
@@ -56,16 +53,15 @@ enum Command {
     List,
 }
 
-fn chosen(only: &[String], skip: &[String], breaking: bool) -> Vec<&'static Script> {
+fn chosen(only: &[String], skip: &[String]) -> Vec<&'static Script> {
     let named = |script: &Script, parts: &[String]| parts.iter().any(|part| script.name.contains(part.as_str()));
-    let wanted = scripts::all().filter(|script| breaking || !script.breaks);
-    wanted.filter(|s| only.is_empty() || named(s, only)).filter(|s| !named(s, skip)).collect()
+    scripts::all().filter(|s| only.is_empty() || named(s, only)).filter(|s| !named(s, skip)).collect()
 }
 
 fn dispatch(args: Args) -> Result<()> {
     match args.command {
-        Command::Run { node, only, skip, breaking, limit, table: as_table } => {
-            let scripts = chosen(&only, &skip, breaking);
+        Command::Run { node, only, skip, limit, table: as_table } => {
+            let scripts = chosen(&only, &skip);
             if scripts.is_empty() {
                 bail!("no script is named like that; `list` names them");
             }
@@ -104,10 +100,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scripts_that_break_a_kernel_are_played_on_demand_only() {
+    fn scripts_are_chosen_and_skipped_by_parts_of_their_names() {
         let memory = ["user memory".to_owned()];
-        assert!(chosen(&memory, &[], false).iter().all(|script| !script.breaks));
-        assert!(chosen(&memory, &[], true).iter().any(|script| script.breaks));
-        assert!(chosen(&[], &memory, true).iter().all(|script| !script.name.starts_with("user memory")));
+        let (only, others) = (chosen(&memory, &[]), chosen(&[], &memory));
+        assert!(!only.is_empty() && only.iter().all(|script| script.name.starts_with("user memory")));
+        assert!(!others.is_empty() && others.iter().all(|script| !script.name.starts_with("user memory")));
     }
 }

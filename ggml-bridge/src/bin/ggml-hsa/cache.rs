@@ -25,7 +25,8 @@ const SECONDS_PER_DAY: u64 = 24 * 3600;
   ggml-hsa cache prune --older-than 90
   ggml-hsa cache clear --dir /var/tmp/kernels
 
-Only files that the kernel store wrote are ever removed; anything else in the directory is listed and left in place.")]
+Only files that the kernel store wrote are ever removed; anything else in the directory is listed and left in place. Nothing is written
+into a directory that is no cache: one with content and without the file CACHEDIR.TAG is rejected.")]
 pub struct CacheArguments {
     #[command(subcommand)]
     action: Action,
@@ -67,13 +68,13 @@ pub fn run(arguments: &CacheArguments) -> ExitCode {
     problems.iter().for_each(complain);
     let result = match &arguments.action {
         Action::Clear => clear(&path).map_err(|cause| cause.to_string()).map(|done| cleared(arguments, &done)),
-        _ if !path.exists() => Ok(nothing(arguments, &path)),
         Action::List => inventory(arguments, path, &arches, Care::Quick),
         Action::Verify => inventory(arguments, path, &arches, Care::Whole),
         Action::Prune { older_than, max_size } => {
             let age = older_than.map(|days| Duration::from_secs(days.saturating_mul(SECONDS_PER_DAY)));
             let limits = Limits { age, bytes: *max_size };
-            KernelCache::open(&path).map_err(|cause| cause.to_string()).and_then(|cache| {
+            KernelCache::existing(&path).map_err(|cause| cause.to_string()).and_then(|cache| {
+                let Some(cache) = cache else { return Ok(nothing(arguments, &path)) };
                 let done = prune(&cache, &compilers(), &arches, &limits).map_err(|cause| cause.to_string())?;
                 Ok(cleared(arguments, &done))
             })
@@ -91,7 +92,8 @@ pub fn compilers() -> [Arc<dyn KernelCompiler>; 2] {
 }
 
 fn inventory(arguments: &CacheArguments, path: PathBuf, arches: &ArchRegistry, care: Care) -> Result<ExitCode, String> {
-    let cache = KernelCache::open(&path).map_err(|cause| cause.to_string())?;
+    let cache = KernelCache::existing(&path).map_err(|cause| cause.to_string())?;
+    let Some(cache) = cache else { return Ok(nothing(arguments, &path)) };
     let inventory = Inventory::take(&cache, &compilers(), arches, care).map_err(|cause| cause.to_string())?;
     if arguments.json {
         json(&inventory);
@@ -122,7 +124,8 @@ fn nothing(arguments: &CacheArguments, path: &std::path::Path) -> ExitCode {
     if arguments.json {
         json(&Inventory::default());
     } else {
-        say(&format!("no cache: {} does not exist", path.display()));
+        let what = if path.exists() { "is empty" } else { "does not exist" };
+        say(&format!("no cache: {} {what}", path.display()));
     }
     ExitCode::SUCCESS
 }

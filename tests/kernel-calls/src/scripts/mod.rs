@@ -28,8 +28,6 @@ pub struct Script {
     /// What it looks at.
     pub about: &'static str,
     calls: Calls,
-    /// Whether a kernel that is known breaks at it.
-    pub breaks: bool,
 }
 
 /// The calls of a script, and what has to be prepared for them; without it they are not made.
@@ -64,20 +62,15 @@ impl Script {
 }
 
 const fn script(name: &'static str, about: &'static str, calls: fn(&mut Probe)) -> Script {
-    Script { name, about, calls: Calls::Plain(calls), breaks: false }
+    Script { name, about, calls: Calls::Plain(calls) }
 }
 
 const fn with_setup(name: &'static str, about: &'static str, calls: fn(&mut Probe, Setup)) -> Script {
-    Script { name, about, calls: Calls::WithSetup(calls), breaks: false }
+    Script { name, about, calls: Calls::WithSetup(calls) }
 }
 
 const fn with_command(name: &'static str, about: &'static str, calls: fn(&mut Probe, Setup, Mapped)) -> Script {
-    Script { name, about, calls: Calls::WithCommand(calls), breaks: false }
-}
-
-/// A script that is only played on request.
-const fn breaking(name: &'static str, about: &'static str, calls: fn(&mut Probe)) -> Script {
-    Script { breaks: true, ..script(name, about, calls) }
+    Script { name, about, calls: Calls::WithCommand(calls) }
 }
 
 /// All scripts.

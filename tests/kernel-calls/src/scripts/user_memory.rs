@@ -1,6 +1,6 @@
 //! BOs of the caller's memory.
 
-use super::{Script, breaking, script, with_setup};
+use super::{Script, script, with_setup};
 use crate::names::NOWHERE;
 use crate::probe::Probe;
 use crate::setup::{Setup, list};
@@ -12,7 +12,6 @@ pub(super) const SCRIPTS: &[Script] = &[
     script("user memory: good", "pages of the caller as a BO: one range, two, mapped, synchronised", good),
     script("user memory: wrong tables", "tables that cannot be read or lie", wrong_tables),
     script("user memory: wrong ranges", "ranges that are no pages, not mapped, or only readable", wrong_ranges),
-    breaking("user memory: no bytes", "a range without bytes: Linux 7.2 breaks there", no_bytes),
     with_setup("user memory: commands", "a command in the caller's memory", commands),
     script("user memory: types", "other types of BO of the caller's memory", types),
 ];
@@ -102,11 +101,6 @@ fn wrong_ranges(p: &mut Probe) {
         p.with("what", "memory of another BO");
         create(p, AMDXDNA_BO_SHMEM, (-1, 1), &[(bo.memory.number(), page)], page);
     }
-}
-
-fn no_bytes(p: &mut Probe) {
-    let Some(memory) = pages(1, READ_WRITE) else { return };
-    create(p, AMDXDNA_BO_SHMEM, (-1, 1), &[(memory.number(), 0)], PAGE as u64);
 }
 
 fn commands(p: &mut Probe, setup: Setup) {

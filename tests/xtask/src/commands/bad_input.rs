@@ -111,10 +111,10 @@ fn cases(session: &Session, dir: &Path) -> Result<Vec<Case>> {
             expected: words(&["kernel file", "replace the file or remove it"]),
         },
         Case {
-            name: "a missing kernel folder",
+            name: "a file as the kernel folder",
             arguments: Vec::new(),
-            environment: vec![("GGML_HSA_KERNEL_DIR", path(&empty))],
-            expected: words(&["kernel directory", "GGML_HSA_KERNEL_DIR"]),
+            environment: vec![("GGML_HSA_KERNEL_DIR", path(&text))],
+            expected: words(&["kernel directory", "it is not a directory", "GGML_HSA_KERNEL_DIR"]),
         },
     ];
     cases.extend(machines(&empty));

@@ -13,6 +13,8 @@ pub enum Opening {
     Offered {
         /// Its URI.
         uri: String,
+        /// Whether it uses a model where llama.cpp has mapped it, or else a copy.
+        in_place: bool,
     },
     /// It works, and has no kernels.
     Idle {
@@ -38,7 +40,10 @@ pub fn open(machine: &Machine) -> Vec<Opening> {
     let stores = KernelStores::new(&machine.config, &machine.environment);
     let opened = outcomes(&requested.uris, machine.arches.clone(), &machine.config, &stores);
     let opening = |outcome| match outcome {
-        Outcome::Offered { device, .. } => Opening::Offered { uri: device.info().uri.to_string() },
+        Outcome::Offered { device, .. } => {
+            let info = device.info();
+            Opening::Offered { uri: info.uri.to_string(), in_place: info.host_import }
+        }
         Outcome::Idle { device, reason } | Outcome::WithoutStore { device, reason } => {
             let has_unused = machine.config.jit.compilers.is_none() && has_any(device.arch());
             Opening::Idle { uri: device.info().uri.to_string(), reason, has_unused }

@@ -13,7 +13,7 @@ use super::finding::{Finding, Level};
 use broken::Broken;
 use broken_machines::MACHINES;
 use broken_setups::SETUPS;
-use rig::Rig;
+use rig::{DEVICE, Rig};
 
 /// All rows.
 fn broken() -> impl Iterator<Item = &'static Broken> {
@@ -30,6 +30,20 @@ fn a_machine_in_order_has_no_problems() {
     assert_eq!(problems(&rig), []);
     let ok = checks::all(&rig.machine()).iter().filter(|finding| finding.level == Level::Ok).count();
     assert!(ok >= 10, "{ok} checks");
+}
+
+/// Some NPUs work so: only opening shows whether this one does.
+#[test]
+fn passing_addresses_through_is_a_note() {
+    let breaks: [fn(&mut Rig); 2] =
+        [|rig| rig.boot("iommu=pt"), |rig| rig.write(&format!("{DEVICE}/iommu_group/type"), "identity\n")];
+    for breaks in breaks {
+        let mut rig = Rig::new();
+        breaks(&mut rig);
+        assert_eq!(problems(&rig), []);
+        let note = |finding: &Finding| finding.level == Level::Note && finding.text.contains("which opening shows");
+        assert!(checks::all(&rig.machine()).iter().any(note), "{:#?}", checks::all(&rig.machine()));
+    }
 }
 
 #[test]

@@ -81,9 +81,10 @@ pub fn opened(machine: &Machine) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
     for opening in open(machine) {
         findings.push(match opening {
-            Opening::Offered { uri } => {
+            Opening::Offered { uri, in_place } => {
                 let number = findings.iter().filter(|finding| finding.text.contains(" as HSA")).count();
-                Finding::ok("open", format!("{uri} works; llama.cpp gets it as HSA{number}"))
+                let way = if in_place { "used where they are mapped" } else { "copied" };
+                Finding::ok("open", format!("{uri} works; llama.cpp gets it as HSA{number}; models are {way}"))
             }
             Opening::Idle { uri, reason, has_unused } => Finding::error(
                 "open",

@@ -223,30 +223,6 @@ pub const MACHINES: &[Broken] = &[
         |rig| rig.boot(""),
     ),
     row(
-        "an IOMMU in passthrough mode",
-        |rig| rig.boot("iommu=pt"),
-        ("iommu", Error),
-        ("started with `iommu=pt`", "update-grub"),
-        |rig| rig.boot(""),
-    ),
-    row(
-        "an IOMMU in passthrough mode, with a kernel that can do without",
-        |rig| {
-            rig.write("/proc/sys/kernel/osrelease", "7.2.13-amd64\n");
-            rig.boot("iommu=pt");
-        },
-        ("iommu", Warning),
-        ("started with `iommu=pt`", "options amdxdna force_iova=1"),
-        |rig| rig.write("/sys/module/amdxdna/parameters/force_iova", "Y\n"),
-    ),
-    row(
-        "an NPU whose addresses are passed through",
-        |rig| rig.write(&format!("{DEVICE}/iommu_group/type"), "identity\n"),
-        ("iommu", Error),
-        ("passes the addresses", "iommu.passthrough=0"),
-        |rig| rig.write(&format!("{DEVICE}/iommu_group/type"), "DMA\n"),
-    ),
-    row(
         "an IOMMU that the firmware setup has off",
         |rig| {
             rig.remove("/sys/class/iommu");
