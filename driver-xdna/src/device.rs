@@ -73,9 +73,8 @@ impl DeviceBackend for XdnaDevice {
     // The runtime makes one chain of what is pending.
     const CHAINS_SHARE_DOORBELL: bool = false;
     const BATCH: usize = 256;
-    // For the kernel driver a chain is one job, which it ends after 2 s on some versions; expectations are those of the arch
-    // file's costs, which are optimistic.
-    const CHAIN_NS: u64 = 200_000_000;
+    // For the kernel driver a chain is one job, which it ends after 2 s on some versions.
+    const CHAIN_NS: u64 = 2_000_000_000;
     const ARGUMENT_BYTES: usize = u32::MAX as usize;
 
     fn state(&self) -> &DeviceState {

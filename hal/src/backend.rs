@@ -16,6 +16,7 @@ mod executable;
 mod executor;
 mod joined;
 mod objects;
+mod pace;
 
 pub use array::Array;
 pub use buffer::DeviceBuffer;
@@ -87,7 +88,8 @@ pub trait DeviceBackend: Debug + Send + Sync + Sized + 'static {
     const CHAINS_SHARE_DOORBELL: bool = false;
     /// Most submissions that are considered for one chain.
     const BATCH: usize = 1;
-    /// Longest expected time of a chain in nanoseconds.
+    /// After how many nanoseconds the kernel driver ends a chain. Chains are kept within half of it, by what their dispatches are
+    /// expected to take and how much longer work has taken on this NPU.
     const CHAIN_NS: u64 = u64::MAX;
     /// Most bytes of an argument.
     const ARGUMENT_BYTES: usize = usize::MAX;

@@ -116,7 +116,7 @@ impl KernelCache {
         // Never through a link that somebody has put there.
         match fs::File::create_new(&tag).and_then(|mut file| file.write_all(TAG.1.as_bytes())) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(reject(format!("it cannot be written: {error}")));
+                Err(reject(format!("it cannot be written: {error}")))
             }
             _ => Ok(Self { root, locks, user: geteuid().as_raw() }),
         }

@@ -60,8 +60,8 @@ impl Fork {
 
 /// How long a child may take to end.
 const LIMIT: Duration = Duration::from_secs(10);
-/// What a planned child becomes with [`End::Exec`].
-const PROGRAM: &CStr = c"/bin/true";
+/// What a planned child becomes with [`End::Exec`], the first of these that there is.
+const PROGRAMS: [[&CStr; 2]; 3] = [[c"/bin/true", c"true"], [c"/usr/bin/true", c"true"], [c"/bin/busybox", c"true"]];
 
 /// The sockets between children and the parent: its end, and theirs.
 static CHANNEL: OnceLock<(OwnedFd, OwnedFd)> = OnceLock::new();
@@ -167,11 +167,13 @@ fn end(how: End) -> ! {
                 libc_functions::_exit(0);
             }
             End::Exec => {
-                libc::execve(
-                    PROGRAM.as_ptr(),
-                    [PROGRAM.as_ptr(), std::ptr::null()].as_ptr(),
-                    [std::ptr::null()].as_ptr(),
-                );
+                for [program, name] in PROGRAMS {
+                    libc::execve(
+                        program.as_ptr(),
+                        [name.as_ptr(), std::ptr::null()].as_ptr(),
+                        [std::ptr::null()].as_ptr(),
+                    );
+                }
             }
         }
         libc::abort()

@@ -78,6 +78,14 @@ impl Rig {
         Self::on(agent.clone(), agent, arch, chain)
     }
 
+    /// On a generation whose memory brings so many bytes a second, so that dispatches are expected to take long.
+    pub(crate) fn with_bandwidth(bytes_per_second: u64) -> Self {
+        let mut arch = Arch::clone(&ArchRegistry::builtin().get("aie2p").unwrap());
+        arch.cost.ddr_bytes_per_second = bytes_per_second;
+        let agent = CpuAgent::new(|_| {});
+        Self::on(agent.clone(), agent, arch, None)
+    }
+
     /// On a device that has memory of its own and runs behind the caller.
     pub(crate) fn apart() -> (Self, Arc<ApartAgent>) {
         let arch = Arch::clone(&ArchRegistry::builtin().get("aie2p").unwrap());

@@ -1,5 +1,6 @@
 //! The array of one NPU, as the logical devices that are opened on it share it.
 
+use super::pace::Pace;
 use crate::context_planner::{ContextHost, ContextPlanner};
 use crate::device::Limits;
 use crate::error::DeviceError;
@@ -28,6 +29,7 @@ pub struct Array<C: ContextHost> {
     lost: OnceLock<DeviceError>,
     queues: Mutex<Vec<QueueHandle>>,
     owner: OwningProcess,
+    pub(super) pace: Pace,
 }
 
 impl<C: ContextHost> Debug for Array<C> {
@@ -47,6 +49,7 @@ impl<C: ContextHost> Array<C> {
             lost: OnceLock::new(),
             queues: Mutex::default(),
             owner: OwningProcess::current(),
+            pace: Pace::default(),
         }
     }
 

@@ -15,6 +15,7 @@ use aie_device_memory::{Span, Spans};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A stream that is not the kernel's own, in a piece `H` of the device heap.
 #[derive(Debug)]
@@ -176,6 +177,10 @@ pub(super) struct ChainInFlight<C, H> {
     /// The backend's number of it.
     pub(super) number: u64,
     pub(super) chain: Chain<H>,
+    /// When it was started.
+    pub(super) since: Instant,
+    /// How long it was expected to take.
+    pub(super) expected_ns: u64,
     /// When it was started, for a timeline.
     pub(super) started: Option<u64>,
 }
@@ -397,7 +402,14 @@ mod tests {
                 runs: Runs::Own,
             };
             chain.push(0, new);
-            flights.list.push_back(ChainInFlight { context: 1, number, chain, started: None });
+            flights.list.push_back(ChainInFlight {
+                context: 1,
+                number,
+                chain,
+                since: Instant::now(),
+                expected_ns: 0,
+                started: None,
+            });
         }
         flights
     }

@@ -32,6 +32,7 @@ use crate::timeline;
 use parking_lot::MutexGuard;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// What a queue's thread keeps between submissions, so that running one seldom allocates.
 pub struct Scratch<B: DeviceBackend> {
@@ -124,6 +125,8 @@ struct Run<'a, B: DeviceBackend> {
     rung: bool,
     /// When the chain before ended, for a timeline.
     array_free: u64,
+    /// The same for the pace of the NPU.
+    last_ended: Option<Instant>,
 }
 
 impl<'a, B: DeviceBackend> Run<'a, B> {
@@ -141,6 +144,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
             begun: 0,
             rung: false,
             array_free: 0,
+            last_ended: None,
         }
     }
 
@@ -319,9 +323,10 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         }
         let empty = self.scratch.in_flight.empty();
         let chain = std::mem::replace(&mut self.scratch.chain, empty);
+        let expected_ns = self.chain_ns;
         self.forget_chain();
         let (device, batch) = (self.device, self.batch);
-        let begin = timeline::begin();
+        let (begin, since) = (timeline::begin(), Instant::now());
         let started = match device.array().lost() {
             None => device.start(&mut self.scratch.start, &ChainView { device, context, chain: &chain, batch }),
             // Another queue lost the device while this one waited for the execution lock.
@@ -336,7 +341,14 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         });
         match started {
             Ok(number) => {
-                self.scratch.in_flight.list.push_back(ChainInFlight { context, number, chain, started: begin });
+                self.scratch.in_flight.list.push_back(ChainInFlight {
+                    context,
+                    number,
+                    chain,
+                    started: begin,
+                    since,
+                    expected_ns,
+                });
                 if ahead == 1 { self.wait_for_oldest() } else { Ok(()) }
             }
             Err(failure) => {
@@ -365,13 +377,20 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
 
     /// Waits for the oldest chain in flight.
     fn wait_for_oldest(&mut self) -> Result<(), Stop> {
-        let Some(ChainInFlight { context, number, chain, started }) = self.scratch.in_flight.list.pop_front() else {
+        let Some(ChainInFlight { context, number, chain, started, since, expected_ns }) =
+            self.scratch.in_flight.list.pop_front()
+        else {
             return Ok(());
         };
         let (device, batch) = (self.device, self.batch);
         let view = ChainView { device, context, chain: &chain, batch };
         let begin = timeline::begin();
         let finished = device.finish(number, &view);
+        // From when the array was free: before that it waited for the chain before.
+        let ended = Instant::now();
+        let took = ended.duration_since(self.last_ended.replace(ended).map_or(since, |free| free.max(since)));
+        let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        device.array().pace.note(expected_ns, took_ns, B::CHAIN_NS);
         if let (Some(started), Some(begin)) = (started, begin) {
             self.array_free = slices::chain(&view, started.max(self.array_free), begin);
         }

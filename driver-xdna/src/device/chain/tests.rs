@@ -94,6 +94,31 @@ fn chains_end_at_the_limits(
     assert_eq!(bytes(&counter)[0] as usize, dispatches);
 }
 
+/// A kernel driver ends a job after 2 s, and an NPU at its lowest clock beside another program takes nine times as long as expected.
+#[test]
+fn chains_are_short_enough_for_a_slow_npu() {
+    // 41 ms each.
+    let rig = Rig::with_bandwidth(100_000);
+    let counter = rig.buffer(4096);
+    let count = rig.kernel("count", 1, |_, output| output[0] += 1);
+    let commands = list(|builder| {
+        for _ in 0..10 {
+            builder.dispatch(&count, vec![whole(&counter)]).unwrap().barrier();
+        }
+    });
+    run(&rig, commands).unwrap();
+    assert_eq!(chains(&rig), [2; 5]);
+    assert_eq!(bytes(&counter)[0], 10);
+
+    let large = rig.buffer(300_000);
+    let commands = list(|builder| {
+        builder.dispatch(&count, vec![whole(&large)]).unwrap();
+    });
+    let error = run(&rig, commands).unwrap_err().to_string();
+    assert!(error.contains("expected to take 3.0 s") && error.contains("-ub"), "{error}");
+    assert_eq!(chains(&rig).len(), 5);
+}
+
 /// Works behind a failure run again and once, those before it have run.
 #[rstest]
 #[case::failed(failed(Some(5)), false)]

@@ -5,6 +5,7 @@ use crate::artifact::KernelArtifact;
 use crate::backend::chain::{NewDispatch, Runs, Stream};
 use crate::backend::joined::{Joined, JoinedList, Neighbours, Part};
 use crate::backend::objects::{buffer_range, kernel};
+use crate::backend::pace::Pace;
 use crate::backend::{DeviceBackend, HeapContent, LoadedKernel};
 use crate::command_list::{BufferRef, Command};
 use crate::context_planner::Residence;
@@ -190,6 +191,9 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         expected_ns: u64,
         new: NewDispatch<'_, B::Heap>,
     ) -> Result<(), Stop> {
+        if let Some(reason) = Pace::rejects(expected_ns, B::CHAIN_NS) {
+            return Err(Self::stop(new.submission)(DeviceError::Unsupported(reason)));
+        }
         let limits = &self.device.state().limits;
         let Residence { context, slot } = match self.schedule.planner.locate(pdi.number) {
             Some(at) => at,
@@ -204,7 +208,8 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         let fits = self.context.is_none_or(|c| c == context)
             && self.scratch.chain.len() < limits.commands_per_chain
             && self.chain_bytes + bytes <= limits.chain_buffer_bytes
-            && (self.chain_ns == 0 || self.chain_ns.saturating_add(expected_ns) <= B::CHAIN_NS);
+            && (self.chain_ns == 0
+                || self.device.array().pace.fits(self.chain_ns.saturating_add(expected_ns), B::CHAIN_NS));
         if !fits {
             self.start_chain()?;
         }

@@ -76,6 +76,8 @@ struct Checks {
     /// `libggml-hsa.so`.
     library: PathBuf,
     stress: PathBuf,
+    /// The library that forks programs, in front of the kernel.
+    preload: PathBuf,
     conformance: PathBuf,
     is_ci: bool,
     offline: bool,
@@ -88,6 +90,7 @@ pub fn run(args: &CheckArgs, options: &Options) -> Result<ExitCode> {
     let mut checks = Checks {
         library: library::locate(None, options.offline)?,
         stress: build::program(STRESS, options.offline)?,
+        preload: library::preload(options.offline)?,
         conformance: build::conformance("xdna", options.offline)?,
         // Last: it is what the others are run on, and the largest.
         host: Host::ensure(options, args.machine.device_server.as_deref())?,
@@ -120,6 +123,7 @@ impl Checks {
         }
         if wanted(Part::Stress) {
             self.part(machine, "stress", |checks| checks.stress(&mut guest))?;
+            self.part(machine, "forked children", |checks| checks.forks(&mut guest))?;
         }
         if wanted(Part::Demo) {
             self.part(machine, "demo", |checks| checks.demo(&mut guest))?;

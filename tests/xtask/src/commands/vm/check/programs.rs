@@ -100,6 +100,18 @@ impl Checks {
         Ok(figures.join("; "))
     }
 
+    /// A child that is forked in the middle of a load and ends in each of its ways leaves the contexts of its parent alone.
+    pub(super) fn forks(&mut self, guest: &mut Guest) -> Result<String> {
+        const ENDS: [&str; 3] = ["exit", "_exit", "exec"];
+        for end in ENDS {
+            let mut load = self.host.testbed.command_with(&self.stress, Some(&self.preload));
+            load.args(["dispatches", "--dispatches", "2000"]);
+            load.env("AMDXDNA_SIM_DEVICES", "host").env("AMDXDNA_SIM_FORK", format!("{end}@20"));
+            guest.run(&load, LIMIT)?.ensure(STRESS).with_context(|| format!("a forked child that ends by {end}"))?;
+        }
+        Ok(format!("2,000 dispatches beside a child that ends by {}", ENDS.join(", ")))
+    }
+
     /// Dispatches with checked results, and but for CI the conformance suite.
     pub(super) fn rocr(&mut self, guest: &mut Guest) -> Result<String> {
         let rocr = Rocr::ensure(&self.host, self.offline)?;
