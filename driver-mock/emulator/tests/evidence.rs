@@ -38,7 +38,7 @@ enum Evidence {
     Nothing,
 }
 
-/// The evidence of the modelled rows of a generation: those of the file, and those of `SILICON`.
+/// The evidence of the modelled rows of a generation: those of the file, those of the silicon cases, and those of `SILICON`.
 fn direct(isa: &'static Isa) -> HashMap<&'static str, Evidence> {
     let mut found = HashMap::new();
     for line in include_str!("data/evidence.tsv").lines().skip(1) {
@@ -49,6 +49,19 @@ fn direct(isa: &'static Isa) -> HashMap<&'static str, Evidence> {
             assert!(isa.instructions().iter().any(|row| row.key == key), "{arch} has no row {key}");
             found.insert(key, evidence);
         }
+    }
+    let cases = if isa.name() == "aie2" {
+        include_str!("data/silicon-cases/aie2.tsv")
+    } else {
+        include_str!("data/silicon-cases/aie2p.tsv")
+    };
+    let keys = cases.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split('\t').next());
+    // Of cases with unset registers these are judged.
+    let is_judged =
+        |key: &str| !key.contains(' ') || ["DIVS ", "SELEQZ ", "SELNEZ "].iter().any(|row| key.starts_with(row));
+    for key in keys.filter(|key| is_judged(key)).filter_map(|key| key.split(' ').next()).filter(|key| !key.is_empty()) {
+        assert!(isa.instructions().iter().any(|row| row.key == key), "{} has no row {key}", isa.name());
+        found.insert(key, Evidence::Silicon);
     }
     if isa.name() == "aie2" {
         for text in SILICON {
@@ -78,7 +91,7 @@ fn page() -> String {
         "# Evidence for what instructions compute\n\n\
          Every row of the instruction tables that the [emulated array](emulator.md) has a model of, by what has shown that the model is \
          right:\n\n\
-         - **silicon**: beside values that an NPU1 gave (`driver-mock/emulator/tests/silicon.rs`);\n\
+         - **silicon**: beside values that an NPU1 or a Strix Halo gave (`driver-mock/emulator/tests/silicon.rs`, `silicon_cases.rs`);\n\
          - **program**: executed in a [program of others](emulator.md#programs-of-others) whose results were right;\n\
          - **case**: executed in a small program that agrees with AMD's public executor, and in nothing above;\n\
          - **other generation**: the row of the other generation with the same text, operation and operand sizes has one of these;\n\

@@ -121,49 +121,46 @@ pub fn compute(
         O::BroadcastShuffle(bits) => {
             let mut lanes = [0; MOST_BYTES];
             vector::broadcast(bits, &inputs[0], &mut lanes);
-            shuffle(operation, word(1), &lanes, &lanes, out)?;
+            // The second vector of the permutation is zero, as seen on silicon for AIE2.
+            shuffle(operation, aie2p, word(1), &lanes, &[0; MOST_BYTES], out)?;
         }
         O::ExtractBroadcastShuffle(bits) => {
-            let (lane, size) = (word(1) as usize, bits as usize / 8);
-            check_lane(operation, lane, bits)?;
+            let (lane, size) = (lane_of(operation, true, word(1), bits)?, bits as usize / 8);
             let mut lanes = [0; MOST_BYTES];
             vector::broadcast(bits, &inputs[0][lane * size..(lane + 1) * size], &mut lanes);
-            shuffle(operation, word(2), &lanes, &lanes, out)?;
+            shuffle(operation, aie2p, word(2), &lanes, &lanes, out)?;
         }
         O::Extract(bits) => {
-            let lane = word(1) as usize;
-            check_lane(operation, lane, bits)?;
+            let lane = lane_of(operation, true, word(1), bits)?;
             let number = lanes::number(&inputs[0], bits, lane, signed);
             out[..8].copy_from_slice(&number.to_le_bytes());
         }
         O::ExtractBroadcast(bits) => {
-            let (lane, size) = (word(1) as usize, bits as usize / 8);
-            check_lane(operation, lane, bits)?;
+            let (lane, size) = (lane_of(operation, aie2p, word(1), bits)?, bits as usize / 8);
             vector::broadcast(bits, &inputs[0][lane * size..(lane + 1) * size], out);
         }
         O::Insert(bits) => {
             // Lane 0, or that of the second source.
-            let lane = if source_count == 2 { 0 } else { word(1) as usize };
-            check_lane(operation, lane, bits)?;
+            let lane = lane_of(operation, aie2p, if source_count == 2 { 0 } else { word(1) }, bits)?;
             out[..64].copy_from_slice(&inputs[0][..64]);
             lanes::set(out, bits, lane, lanes::get(&inputs[source_count - 1], 64, 0));
         }
         O::PushLow(bits) => vector::push_low(bits, &inputs[0], &inputs[1], out),
         O::PushHigh(bits) => vector::push_high(bits, &inputs[0], &inputs[1], out),
         O::Shift => {
-            let done = vector::shift(&inputs[0], &inputs[1], word(2), out);
+            let done = vector::shift(aie2p, &inputs[0], &inputs[1], word(2), out);
             done.ok_or_else(|| unmodelled(format!(" by {} bytes", word(2))))?;
         }
         O::Shuffle => {
             let mode = word(2);
             if source_bytes(0) == BLOCK_FLOAT_BYTES {
                 // The mode of the exponents is above that of the mantissas.
-                shuffle(operation, mode & 0xff, &inputs[0], &inputs[1], out)?;
+                shuffle(operation, aie2p, mode & 0xff, &inputs[0], &inputs[1], out)?;
                 let done =
                     vector::shuffle_exponents(mode >> 8, &inputs[0][64..72], &inputs[1][64..72], &mut out[64..72]);
                 done.ok_or_else(|| unmodelled(format!(" with mode {mode}")))?;
             } else {
-                shuffle(operation, mode, &inputs[0], &inputs[1], out)?;
+                shuffle(operation, aie2p, mode, &inputs[0], &inputs[1], out)?;
             }
         }
         O::Accumulate(accumulate) => {
@@ -190,14 +187,24 @@ pub fn compute(
     Ok(None)
 }
 
-fn shuffle(operation: &MicroOperation, mode: u32, a: &Bytes, b: &Bytes, out: &mut Bytes) -> Result<(), Fault> {
+fn shuffle(
+    operation: &MicroOperation,
+    aie2p: bool,
+    mode: u32,
+    a: &Bytes,
+    b: &Bytes,
+    out: &mut Bytes,
+) -> Result<(), Fault> {
     let fault = || Fault::Unmodelled { key: operation.instruction.key, detail: format!(" with mode {mode}") };
-    vector::shuffle(mode, a, b, out).ok_or_else(fault)
+    vector::shuffle(aie2p, mode, a, b, out).ok_or_else(fault)
 }
 
-fn check_lane(operation: &MicroOperation, lane: usize, bits: u32) -> Result<(), Fault> {
-    if lane < 512 / bits as usize {
-        return Ok(());
+/// The lane that an index names. Some instructions of AIE2 take it modulo the number of lanes, as seen on silicon; where that has not been
+/// seen (`is_strict`), an index beyond the lanes has no model.
+fn lane_of(operation: &MicroOperation, is_strict: bool, index: u32, bits: u32) -> Result<usize, Fault> {
+    let lanes = 512 / bits;
+    if is_strict && index >= lanes {
+        return Err(Fault::Unmodelled { key: operation.instruction.key, detail: format!(" for lane {index}") });
     }
-    Err(Fault::Unmodelled { key: operation.instruction.key, detail: format!(" for lane {lane}") })
+    Ok((index % lanes) as usize)
 }

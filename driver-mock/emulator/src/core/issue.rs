@@ -94,11 +94,17 @@ impl Pipeline {
             }
             O::Unary(unary) => {
                 let a = self.word(operation, 0);
-                self.write_word(operation, 0, scalar::unary(unary, a));
+                self.write_word(operation, 0, scalar::unary(unary, self.aie2p, a));
             }
             O::SelectScalar { zero } => {
                 let [a, b, condition] = [0, 1, 2].map(|source| self.word(operation, source));
                 self.write_word(operation, 0, if (condition == 0) == zero { a } else { b });
+            }
+            O::DivisionStep => {
+                let [register, a, b] = [0, 1, 2].map(|source| self.word(operation, source));
+                let (remainder, quotient) = scalar::division_step(register, a, b);
+                self.write_word(operation, 0, remainder);
+                self.write_word(operation, 1, quotient);
             }
             O::Branch { when, link: links } => return Ok(self.branch(operation, when, links.then_some(link))),
             O::Acquire { conditional } | O::Release { conditional } => {

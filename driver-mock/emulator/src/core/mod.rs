@@ -157,7 +157,9 @@ pub fn computes_the_same((isa, one): (&Isa, &Instruction), (other_isa, other): (
         operands.map(of).collect()
     };
     let product = matches!(operation::of(one), operation::Operation::Accumulate(accumulate) if accumulate.product);
-    !product
+    // Generations count the sign bit or do not.
+    let counts_signs = operation::of(one) == operation::Operation::Unary(operation::Unary::LeadingSignBits);
+    !(product || counts_signs)
         && (text(one), one.access) == (text(other), other.access)
         && operation::of(one) == operation::of(other)
         && operands(isa, one) == operands(other_isa, other)

@@ -20,8 +20,10 @@ pub fn accumulate(operation: Accumulate, aie2p: bool, operands: &Operands<'_>, o
     let negate_second = operation.negate_second ^ word.bit(13);
     let has_first = operation.accumulators > 0 && !word.zero_first();
     let has_second = operation.accumulators > 1;
-    // Negated terms of complex products have no model, nor has a lane type that is not the instruction's.
-    if word.0 >> 16 != 0 || operation.float != (word.amode() == 2) {
+    // Negated terms of complex products have no model, nor has a lane type that is not the instruction's. AIE2's sums of integers look at
+    // neither, as seen on silicon.
+    let sums_any = !aie2p && !operation.product && !operation.float;
+    if !sums_any && (word.0 >> 16 != 0 || operation.float != (word.amode() == 2)) {
         return None;
     }
     let negations = [negate_first, negate_second, negate_product];
@@ -53,7 +55,7 @@ fn integers(
     [negate_first, negate_second, negate_product]: [bool; 3],
     out: &mut Bytes,
 ) {
-    let bits = if word.amode() == 0 { 32 } else { 64 };
+    let bits = if word.amode() == 1 { 64 } else { 32 };
     let adds_as_they_are = !(has_second || word.bit(10) || negate_first || negate_second || negate_product);
     if let Some(shape) = shape.filter(|_| adds_as_they_are && word.bit(8) && word.bit(9))
         && let Some(()) = signed_matrices(shape, bits, operands, has_first, out)

@@ -150,6 +150,8 @@ pub enum Operation {
     MultiplyAdd {
         negate: bool,
     },
+    /// A bit of the quotient, into r31 from below, while the dividend leaves it at the top. d is the remainder so far.
+    DivisionStep,
     /// d = a if the third source is zero (or not), else b.
     SelectScalar {
         zero: bool,
@@ -234,7 +236,6 @@ pub enum LaneType {
 /// Why instructions have no model.
 mod reason {
     pub const CASCADE: &str = "only moves of 512 bits between the cascade and a register are modelled";
-    pub const DIVISION: &str = "what a division step computes is not public";
     pub const EBS16: &str = "the format bfp16ebs16 is not described publicly";
     pub const FIFO: &str = "load and store fifos are not described publicly";
     pub const FIXED: &str = "the conversions from and to fixed point are not described publicly";
@@ -378,7 +379,7 @@ pub fn of(instruction: &Instruction) -> Operation {
         "vconv" if rest == ["bfp16ebs8", "fp32"] => O::Narrow(Narrow::BlockFloat),
         "vconv" => O::Unmodelled(reason::EBS16),
         "vshift" => O::Unmodelled(reason::ALIGN),
-        "divs" => O::Unmodelled(reason::DIVISION),
+        "divs" => O::DivisionStep,
         "inv" => O::Unary(Unary::Function(Function::Reciprocal)),
         "sqrt" => O::Unary(Unary::Function(Function::SquareRoot)),
         "invsqrt" => O::Unary(Unary::Function(Function::InverseSquareRoot)),
@@ -461,8 +462,8 @@ fn accumulate(head: &str, rest: &[&str]) -> Option<Accumulate> {
         "vsubmsc" => two(false, true, true),
         "vadd" => (2, false, false, false, false),
         "vsub" => (2, false, false, false, true),
-        "vnegadd" => (2, false, false, true, false),
-        "vnegsub" => (2, false, false, true, true),
+        "vnegadd" => (2, false, false, true, true),
+        "vnegsub" => (2, false, false, true, false),
         "vneg" => (1, false, false, true, false),
         _ => return None,
     };

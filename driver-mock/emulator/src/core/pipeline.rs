@@ -58,7 +58,7 @@ struct Store {
 #[derive(Debug)]
 pub struct Pipeline {
     pub special: Special,
-    aie2p: bool,
+    pub(super) aie2p: bool,
     pub registers: Registers,
     /// The address of the next bundle.
     pub pc: u32,

@@ -47,6 +47,10 @@ fn ordered(bytes: &Bytes, lane_type: LaneType, lane: usize, signed: bool) -> i64
     }
 }
 
+fn is_nan(lane_type: LaneType, lane: u64) -> bool {
+    lane_type == LaneType::Bfloat16 && lane & 0x7fff > 0x7f80
+}
+
 /// Compares lanes; gives a bit for each. Lanes with the result go to `out`.
 pub fn compare(operation: Compare, lane_type: LaneType, signed: bool, a: &Bytes, b: &Bytes, out: &mut Bytes) -> u64 {
     let bits = match lane_type {
@@ -59,7 +63,8 @@ pub fn compare(operation: Compare, lane_type: LaneType, signed: bool, a: &Bytes,
         let (left, right) = (lanes::get(a, bits, lane), lanes::get(b, bits, lane));
         let difference = left.wrapping_sub(right);
         let (flag, value) = match operation {
-            Compare::Less => (x < y, 0),
+            // With a NaN never, as seen on silicon for AIE2.
+            Compare::Less => (x < y && !is_nan(lane_type, left) && !is_nan(lane_type, right), 0),
             Compare::GreaterEqual => (x >= y, 0),
             Compare::MaxLess => (x < y, if x < y { right } else { left }),
             Compare::MinGreaterEqual => (x >= y, if x >= y { right } else { left }),
@@ -99,9 +104,14 @@ pub fn push_high(bits: u32, vector: &Bytes, value: &[u8], out: &mut Bytes) {
     out[BYTES - size..BYTES].copy_from_slice(&value[..size]);
 }
 
-/// 64 bytes from byte `from` on of `a` followed by `b`; None beyond 64.
-pub fn shift(a: &Bytes, b: &Bytes, from: u32, out: &mut Bytes) -> Option<()> {
-    let from = usize::try_from(from).ok().filter(|from| *from <= BYTES)?;
+/// 64 bytes from byte `from` on of `a` followed by `b`. Beyond both, AIE2 has zeros, as seen on silicon; None for other amounts above 64.
+pub fn shift(aie2p: bool, a: &Bytes, b: &Bytes, from: u32, out: &mut Bytes) -> Option<()> {
+    let from = usize::try_from(from).ok()?;
+    if !aie2p && from >= 2 * BYTES {
+        out[..BYTES].fill(0);
+        return Some(());
+    }
+    let from = Some(from).filter(|from| *from <= BYTES)?;
     out[..BYTES - from].copy_from_slice(&a[from..BYTES]);
     out[BYTES - from..BYTES].copy_from_slice(&b[..from]);
     Some(())
@@ -159,6 +169,20 @@ fn single(mode: u32) -> Option<(u32, usize, usize)> {
     })
 }
 
+/// The transpositions within groups of `rows` x `columns` elements of one vector, of AIE2 only.
+fn grouped(mode: u32) -> Option<(u32, usize, usize)> {
+    Some(match mode {
+        39 => (16, 4, 4),
+        40 => (16, 4, 2),
+        41 => (16, 2, 4),
+        42 => (16, 8, 2),
+        43 => (16, 2, 8),
+        46 => (8, 8, 4),
+        47 => (8, 4, 8),
+        _ => return None,
+    })
+}
+
 /// Modes that reverse the elements within groups: bits of an element, elements of a group.
 fn flip(mode: u32) -> Option<(usize, usize)> {
     match mode {
@@ -169,8 +193,26 @@ fn flip(mode: u32) -> Option<(usize, usize)> {
     }
 }
 
-/// Permutes elements of two vectors by a mode; None for modes whose meaning is not public.
-pub fn shuffle(mode: u32, a: &Bytes, b: &Bytes, out: &mut Bytes) -> Option<()> {
+/// Transposes matrices of `rows` x `columns` elements of `bits` bits that lie one after the other in `from`. Of the elements of the result
+/// those from `first` on go to `out`.
+fn transpose((bits, rows, columns): (u32, usize, usize), first: usize, from: &[u8], out: &mut Bytes) {
+    let (size, count) = (bits as usize / 8, rows * columns);
+    for (index, element) in out[..BYTES].chunks_exact_mut(size).enumerate() {
+        let (group, index) = ((index + first) / count, (index + first) % count);
+        let at = (group * count + index % rows * columns + index / rows) * size;
+        element.copy_from_slice(&from[at..at + size]);
+    }
+}
+
+/// Permutes elements of two vectors by a mode; None for modes whose meaning is not public. Of AIE2 all modes are known from silicon.
+pub fn shuffle(aie2p: bool, mode: u32, a: &Bytes, b: &Bytes, out: &mut Bytes) -> Option<()> {
+    // AIE2 looks at six bits.
+    let mode = if aie2p { mode } else { mode & 63 };
+    if !aie2p && mode >= 48 {
+        out[..BYTES].fill(0);
+        out[0] = a[0];
+        return Some(());
+    }
     if let Some((bits, count)) = flip(mode) {
         let size = bits / 8;
         for (out, group) in out[..BYTES].chunks_exact_mut(size * count).zip(a.chunks_exact(size * count)) {
@@ -180,22 +222,15 @@ pub fn shuffle(mode: u32, a: &Bytes, b: &Bytes, out: &mut Bytes) -> Option<()> {
         }
         return Some(());
     }
+    if let Some(matrix) = single(mode).or_else(|| grouped(mode).filter(|_| !aie2p)) {
+        transpose(matrix, 0, a, out);
+        return Some(());
+    }
+    let Transposition { bits, rows, columns, high } = transposition(mode)?;
     let mut both = [0; 2 * BYTES];
     both[..BYTES].copy_from_slice(&a[..BYTES]);
     both[BYTES..].copy_from_slice(&b[..BYTES]);
-    let (bits, rows, columns, first) = match (transposition(mode), single(mode)) {
-        (Some(t), _) => (t.bits, t.rows, t.columns, if t.high { t.rows * t.columns / 2 } else { 0 }),
-        (None, Some((bits, rows, columns))) if bits as usize * rows * columns == BITS as usize => {
-            (bits, rows, columns, 0)
-        }
-        _ => return None,
-    };
-    let size = bits as usize / 8;
-    for (index, element) in out[..BYTES].chunks_exact_mut(size).enumerate() {
-        let index = index + first;
-        let from = (index % rows * columns + index / rows) * size;
-        element.copy_from_slice(&both[from..from + size]);
-    }
+    transpose((bits, rows, columns), if high { rows * columns / 2 } else { 0 }, &both, out);
     Some(())
 }
 
@@ -236,13 +271,13 @@ mod tests {
     #[test]
     fn two_columns_are_split_into_even_and_odd_elements() {
         let ((a, b), mut out) = (counting(), [0; 256]);
-        shuffle(2, &a, &b, &mut out).unwrap();
+        shuffle(true, 2, &a, &b, &mut out).unwrap();
         assert_eq!(out[..6], [0, 1, 4, 5, 8, 9]);
-        shuffle(3, &a, &b, &mut out).unwrap();
+        shuffle(true, 3, &a, &b, &mut out).unwrap();
         assert_eq!(out[..6], [2, 3, 6, 7, 10, 11]);
-        shuffle(23, &a, &b, &mut out).unwrap();
+        shuffle(true, 23, &a, &b, &mut out).unwrap();
         assert_eq!(out[..BYTES], b[..BYTES]);
-        assert!(shuffle(46, &a, &b, &mut out).is_none());
+        assert!(shuffle(true, 46, &a, &b, &mut out).is_none());
     }
 
     #[test]
@@ -250,8 +285,8 @@ mod tests {
         let (a, b) = counting();
         for mode in (0..28).chain(30..34).step_by(2) {
             let (mut low, mut high) = ([0; 256], [0; 256]);
-            shuffle(mode, &a, &b, &mut low).unwrap();
-            shuffle(mode + 1, &a, &b, &mut high).unwrap();
+            shuffle(true, mode, &a, &b, &mut low).unwrap();
+            shuffle(true, mode + 1, &a, &b, &mut high).unwrap();
             let mut all = [&low[..BYTES], &high[..BYTES]].concat();
             all.sort_unstable();
             assert!(all.into_iter().eq(0..128), "mode {mode}");
@@ -261,18 +296,18 @@ mod tests {
     #[test]
     fn single_vectors_are_transposed_and_flipped() {
         let ((a, b), mut out) = (counting(), [0; 256]);
-        shuffle(28, &a, &b, &mut out).unwrap();
+        shuffle(true, 28, &a, &b, &mut out).unwrap();
         assert_eq!(out[..8], [0, 1, 8, 9, 16, 17, 24, 25]);
-        shuffle(50, &a, &b, &mut out).unwrap();
+        shuffle(true, 50, &a, &b, &mut out).unwrap();
         assert_eq!((out[0], out[8], out[32]), (0, 16, 8));
-        shuffle(38, &a, &b, &mut out).unwrap();
+        shuffle(true, 38, &a, &b, &mut out).unwrap();
         assert_eq!(out[..8], [2, 3, 0, 1, 6, 7, 4, 5]);
-        shuffle(54, &a, &b, &mut out).unwrap();
+        shuffle(true, 54, &a, &b, &mut out).unwrap();
         assert_eq!(out[..5], [60, 61, 62, 63, 56]);
-        shuffle(55, &a, &b, &mut out).unwrap();
+        shuffle(true, 55, &a, &b, &mut out).unwrap();
         assert_eq!(out[..5], [3, 2, 1, 0, 7]);
         for mode in [28, 29, 34, 35, 36, 37, 38, 44, 45, 48, 49, 50, 51, 54, 55] {
-            shuffle(mode, &a, &b, &mut out).unwrap();
+            shuffle(true, mode, &a, &b, &mut out).unwrap();
             let mut all = out[..BYTES].to_vec();
             all.sort_unstable();
             assert!(all.into_iter().eq(0..64), "mode {mode}");
@@ -294,9 +329,9 @@ mod tests {
     #[test]
     fn shifts_and_pushes_move_bytes() {
         let ((a, b), mut out) = (counting(), [0; 256]);
-        shift(&a, &b, 3, &mut out).unwrap();
+        shift(true, &a, &b, 3, &mut out).unwrap();
         assert_eq!((out[0], out[60], out[61]), (3, 63, 64));
-        assert!(shift(&a, &b, 65, &mut out).is_none());
+        assert!(shift(true, &a, &b, 65, &mut out).is_none());
         push_low(16, &[9, 8], &a, &mut out);
         assert_eq!(out[..4], [9, 8, 0, 1]);
         push_high(32, &a, &[9, 8, 7, 6], &mut out);
