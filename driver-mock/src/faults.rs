@@ -9,6 +9,7 @@
 //! | `timeout` | dispatches | the dispatch never signals; the submission fails, the device stays |
 //! | `lost` | dispatches | the device is lost for good |
 //! | `garbage` | dispatches | completes, but the output is filled with garbage |
+//! | `untouched` | dispatches | completes, and has touched no memory, as when its addresses lead nowhere |
 //! | `zero` | dispatches | completes, but the output is zeroed |
 //! | `stale` | calls of `Buffer::flush` and `Buffer::invalidate` | silently does nothing (`coherent=false` only) |
 

@@ -253,8 +253,8 @@ fn streams() -> Vec<(&'static str, InstructionWriter)> {
     custom.custom(0x82, &[1, 2]).custom(0x83, &[]).custom(0x84, &[0]).custom(0xC8, &[9; 5]);
 
     let mut many = InstructionWriter::new(header);
-    for argument in [0, 7, 65534] {
-        many.push(&Instruction::AddressPatch { register: 0x1_D004, argument, offset: 1 << 33 });
+    for (argument, offset) in [(0, 1 << 33), (7, 1 << 30), (65534, 4)] {
+        many.push(&Instruction::AddressPatch { register: 0x1_D004, argument, offset });
     }
     vec![
         ("empty", InstructionWriter::new(header)),

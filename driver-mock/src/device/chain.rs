@@ -9,6 +9,7 @@ use crate::npu::fault_plan::CommandFault;
 use aie_device_memory::Snapshots;
 use aie_hal::backend::{ChainFailure, ChainView, DeviceBackend as _, Dispatch};
 use aie_hal::error::DeviceError;
+use aie_hal::format::instructions::InstructionStream;
 use aie_hal::host_function::run_guarded;
 use std::ops::Range;
 
@@ -57,6 +58,7 @@ fn dispatch(
             return Err(device.array().lose(format!("at the {}, as its fault plan says", what())));
         }
         Some(CommandFault::Timeout) => return Err(timeout("the fault plan says so")),
+        Some(CommandFault::Untouched) => return Ok(()),
         _ => {}
     }
     let kernel = match dispatch.kernel.kernel.as_ref().map_err(|reason| timeout(&reason.to_string()))? {
@@ -73,7 +75,9 @@ fn dispatch(
                 reads: dispatch.reads,
                 writes: dispatch.writes,
             };
-            let completed = device.compiled.lock().run_within(dispatch.artifact, &arguments, Some(&allowed));
+            let stream = InstructionStream::for_firmware(dispatch.artifact.instructions());
+            let stream = stream.map_err(|error| DeviceError::Unsupported(format!("{}: {error}", what())))?;
+            let completed = device.compiled.lock().run(dispatch.artifact, &stream, &arguments, Some(&allowed));
             let completed = completed.map_err(|reason| timeout(&reason))?;
             device.npu.charge_compute(completed.busy_ns, dispatch.bytes);
             for output in &dispatch.results()? {

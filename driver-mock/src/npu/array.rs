@@ -10,7 +10,7 @@ use super::{ChainCommand, status};
 use aie_device_memory::{Snapshots, Span};
 use aie_hal::arch::Arch;
 use aie_hal::artifact::{ArtifactError, Digest, KernelArtifact};
-use aie_hal::format::instructions::InstructionStream;
+use aie_hal::format::instructions::{ARRAY_OFFSET, InstructionStream, TRANSLATED_ARGUMENTS};
 use aie_hal::format::pdi;
 use aie_hal::host_function::{HostFunction, HostFunctionError, KernelExecutor, run_guarded};
 use std::collections::HashMap;
@@ -144,6 +144,12 @@ pub trait CommandMemory {
 /// Where instructions are: PDI, device address, bytes.
 type InstructionPlace = (Digest, u64, usize);
 
+/// Whether firmware gets from a stream all addresses that the array needs.
+fn has_late_addresses(stream: &[u8]) -> bool {
+    InstructionStream::parse(stream)
+        .is_ok_and(|stream| stream.argument_count() <= TRANSLATED_ARGUMENTS.into() || stream.is_for_firmware())
+}
+
 /// The array: who holds it has it to himself.
 #[derive(Debug)]
 pub struct Array {
@@ -214,6 +220,7 @@ impl Array {
             Some(CommandFault::Abort | CommandFault::Lost) => {
                 return Err(fault.map_or(Outcome::Completed, Outcome::GivenUp));
             }
+            Some(CommandFault::Untouched) => return Ok(Outcome::Completed),
             Some(CommandFault::Garbage) | None => {}
         }
         if command.is_elf {
@@ -234,6 +241,7 @@ impl Array {
         }
         let prepared = self.prepare(unit, address, instructions).map_err(|why| Outcome::Silent(why.to_string()))?;
         let silent = |why: String| Outcome::Silent(format!("`{}`: {why}", prepared.name));
+        let kernel = prepared.kernel.as_ref().map_err(|reason| silent(reason.to_string()))?;
         let place = |index| {
             let address = transaction.argument(index).ok_or_else(|| "it is missing".into());
             address.and_then(|address| memory.argument(address)).map_err(|why| format!("argument {index}: {why}"))
@@ -249,7 +257,8 @@ impl Array {
                 .push(argument.ok_or_else(|| silent(format!("argument {index}: {length} bytes are out of reach")))?);
             charged.bytes += length as u64;
         }
-        Ok(self.call(&prepared, &arguments, fault == Some(CommandFault::Garbage), &mut charged.busy_ns))
+        let garbage = fault == Some(CommandFault::Garbage);
+        Ok(self.call(&prepared.name, kernel, &arguments, garbage, &mut charged.busy_ns))
     }
 
     /// The kernel of a PDI with the instructions at a device address.
@@ -265,7 +274,15 @@ impl Array {
         let prepared = match self.by_content.get(artifact.identity()) {
             Some(prepared) => prepared.clone(),
             None => {
-                let kernel = Kernel::prepare(&artifact, &*self.executor);
+                let kernel = Kernel::prepare(&artifact, &*self.executor).and_then(|kernel| match kernel {
+                    // Nothing executes this stream, but on an NPU it would do nothing to the late arguments.
+                    Kernel::Reference(_) if !has_late_addresses(instructions) => Err(HostFunctionError::NotExecutable(
+                        format!(
+                            "its stream addresses arguments from {TRANSLATED_ARGUMENTS} on without the array's offset {ARRAY_OFFSET:#x}"
+                        ),
+                    )),
+                    kernel => Ok(kernel),
+                });
                 let name = match &kernel {
                     Ok(Kernel::Reference(kernel)) => kernel.name().to_owned(),
                     _ => artifact.name().to_owned(),
@@ -283,11 +300,17 @@ impl Array {
     }
 
     /// Runs a kernel. With `garbage` its outputs get nonsense afterwards.
-    fn call(&mut self, prepared: &Prepared, arguments: &[Argument<'_>], garbage: bool, busy_ns: &mut u64) -> Outcome {
-        let silent = |reason: &str| Outcome::Silent(format!("`{}`: {reason}", prepared.name));
-        match &prepared.kernel {
-            Ok(Kernel::Reference(kernel)) => self.call_reference(&prepared.name, &**kernel, arguments, garbage),
-            Ok(Kernel::Compiled(artifact)) => match self.compiled.run(artifact, arguments) {
+    fn call(
+        &mut self,
+        name: &str,
+        kernel: &Kernel,
+        arguments: &[Argument<'_>],
+        garbage: bool,
+        busy_ns: &mut u64,
+    ) -> Outcome {
+        match kernel {
+            Kernel::Reference(kernel) => self.call_reference(name, &**kernel, arguments, garbage),
+            Kernel::Compiled(artifact) => match self.compiled.run(artifact, artifact.instructions(), arguments, None) {
                 Ok(completed) => {
                     *busy_ns = completed.busy_ns;
                     if garbage {
@@ -295,9 +318,8 @@ impl Array {
                     }
                     Outcome::Completed
                 }
-                Err(reason) => silent(&reason),
+                Err(reason) => Outcome::Silent(format!("`{name}`: {reason}")),
             },
-            Err(reason) => silent(&reason.to_string()),
         }
     }
 

@@ -11,7 +11,7 @@ use aie_device_memory::Span;
 use aie_emulator::{Array, HostMemory, Outcome};
 use aie_hal::arch::Arch;
 use aie_hal::artifact::{Digest, KernelArtifact};
-use aie_hal::format::instructions::InstructionStream;
+use aie_hal::format::instructions::{ARRAY_OFFSET, InstructionStream, TRANSLATED_ARGUMENTS};
 use aie_hal::format::pdi::Pdi;
 use aie_hal::format::reference;
 use aie_hal::host_function::{HostFunction, HostFunctionError, KernelExecutor};
@@ -105,21 +105,15 @@ impl CompiledArray {
         self.bundles
     }
 
-    /// Runs a kernel on its arguments.
+    /// Runs a stream of a kernel, one [for firmware](InstructionStream::for_firmware), on its arguments. It may touch no more of them than
+    /// `allowed`, if that is given.
     ///
     /// # Errors
     /// Why it never signals: what the array cannot execute, or who waits for what. The array is reset then.
-    pub fn run(&mut self, kernel: &KernelArtifact, arguments: &[Argument<'_>]) -> Result<Completed, String> {
-        self.run_within(kernel, arguments, None)
-    }
-
-    /// As [`CompiledArray::run`], where the kernel may touch no more of its arguments than `allowed`.
-    ///
-    /// # Errors
-    /// As [`CompiledArray::run`].
-    pub fn run_within(
+    pub fn run(
         &mut self,
         kernel: &KernelArtifact,
+        stream: &[u8],
         arguments: &[Argument<'_>],
         allowed: Option<&Allowed<'_>>,
     ) -> Result<Completed, String> {
@@ -129,7 +123,7 @@ impl CompiledArray {
             Some((_, array)) => array,
             None => self.load(kernel, &mut memory)?,
         };
-        let stream = InstructionStream::parse(kernel.instructions()).map_err(|error| error.to_string())?;
+        let stream = InstructionStream::parse(stream).map_err(|error| error.to_string())?;
         let addresses: Vec<u64> = (0..arguments.len() as u64).map(|index| (index + 1) * APART).collect();
         array.record_timeline(self.trace.is_some());
         let (begin, before) = (array.now(), array.bundles());
@@ -203,6 +197,14 @@ impl<'a> ArgumentMemory<'a> {
 
     fn find(&self, address: u64, bytes: usize, is_write: bool) -> Result<(usize, Span<'a>), String> {
         let what = if is_write { "writes" } else { "reads" };
+        // What is so far behind an argument is the next one without the offset.
+        if address % APART >= APART - ARRAY_OFFSET {
+            return Err(format!(
+                "a shim DMA {what} argument {} without the array's offset {ARRAY_OFFSET:#x}, which the stream has to add for arguments \
+                 from {TRANSLATED_ARGUMENTS} on",
+                address / APART
+            ));
+        }
         let index = usize::try_from(address / APART).ok().and_then(|index| index.checked_sub(1));
         let argument = index.and_then(|index| Some((index, self.arguments.get(index)?)));
         let Some((index, argument)) = argument else {

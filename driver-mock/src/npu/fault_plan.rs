@@ -8,6 +8,7 @@
 //! | `timeout` | the command never signals |
 //! | `abort` | the firmware gives up on the whole chain |
 //! | `garbage` | completes, with garbage in its output |
+//! | `untouched` | completes, and has touched no memory, as when its addresses lead nowhere |
 //! | `lost` | the device is gone |
 //! | `status=S` | the firmware answers with status S, a number such as `0x1000004` |
 //!
@@ -28,21 +29,24 @@ pub enum CommandFault {
     Abort,
     /// It completes with garbage.
     Garbage,
+    /// It completes without having touched any memory: NPUs end dispatches so whose addresses lead nowhere.
+    Untouched,
     /// The device is lost.
     Lost,
     /// The firmware answers with this status.
     Status(u32),
 }
 
-const NAMED: [(&str, CommandFault); 4] = [
+const NAMED: [(&str, CommandFault); 5] = [
     ("timeout", CommandFault::Timeout),
     ("abort", CommandFault::Abort),
     ("garbage", CommandFault::Garbage),
+    ("untouched", CommandFault::Untouched),
     ("lost", CommandFault::Lost),
 ];
 
 impl CommandFault {
-    /// The fault that a plan names: `timeout`, `abort`, `garbage`, `lost`, `status=S`; `None` when it is another word.
+    /// The fault that a plan names: `timeout`, `abort`, `garbage`, `untouched`, `lost`, `status=S`; `None` when it is another word.
     fn parse(name: &str) -> Result<Option<Self>, FaultPlanError> {
         let Some(status) = name.strip_prefix("status=") else {
             return Ok(NAMED.iter().find(|(known, _)| *known == name).map(|(_, fault)| *fault));
@@ -92,8 +96,8 @@ impl<F> FaultPlan<F> {
         for entry in entries.take_while(|_| !text.trim().is_empty()) {
             plan.add(entry, &other).map_err(|why| {
                 format!(
-                    "`{entry}`: {why}; an entry is timeout@N, abort@N, garbage@N, lost@N, status=S@N, {forms}, with N from 1, \
-                     N-M, N:COUNT or *"
+                    "`{entry}`: {why}; an entry is timeout@N, abort@N, garbage@N, untouched@N, lost@N, status=S@N, {forms}, with \
+                     N from 1, N-M, N:COUNT or *"
                 )
             })?;
         }

@@ -52,6 +52,7 @@ fn outcome(uri: &str) -> Result<Outcome, String> {
 #[rstest]
 #[case::right("", "right", "", "")]
 #[case::wrong("?fault=garbage@3", "wrong", "CONCAT", "bytes differ")]
+#[case::untouched("?fault=untouched@3", "wrong", "CONCAT", "bytes differ")]
 #[case::zeroes("?fault=zero@1", "wrong", "CONT", "bytes differ")]
 #[case::hung("?fault=timeout@5", "hung", "GET_ROWS", "never signalled")]
 #[case::lost("?fault=lost@2", "hung", "DUP", "lost")]

@@ -5,11 +5,12 @@
 
 use super::joined::Joined;
 use super::objects::{buffer_range, kernel};
-use super::{ContextOf, DeviceBackend, LoadedKernel};
+use super::{ContextOf, DeviceBackend, HeapContent, LoadedKernel};
 use crate::artifact::KernelArtifact;
 use crate::command_list::{BufferRef, Command};
 use crate::error::DeviceError;
 use crate::executable::Executable;
+use crate::format::instructions::InstructionStream;
 use crate::submission_queue::InFlight;
 use aie_device_memory::{Span, Spans};
 use std::collections::VecDeque;
@@ -22,6 +23,18 @@ use std::time::Instant;
 pub(super) struct Stream<H> {
     pub(super) artifact: KernelArtifact,
     pub(super) instructions: H,
+}
+
+impl<H> Stream<H> {
+    /// Puts the stream of `artifact` into the device heap, as firmware has to get it.
+    ///
+    /// # Errors
+    /// As [`DeviceBackend::upload`], and when the stream has an address that no stream for firmware can have.
+    pub(super) fn load<B: DeviceBackend<Heap = H>>(device: &B, artifact: &KernelArtifact) -> Result<Self, DeviceError> {
+        let bytes = InstructionStream::for_firmware(artifact.instructions())
+            .map_err(|error| DeviceError::Unsupported(format!("kernel `{}`: {error}", artifact.name())))?;
+        Ok(Self { artifact: artifact.clone(), instructions: device.upload(&bytes, HeapContent::Instructions)? })
+    }
 }
 
 /// Which stream a dispatch runs. Another than the kernel's own is released when the chain has ended and nothing else has it.

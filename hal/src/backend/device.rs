@@ -1,5 +1,6 @@
 //! An open device.
 
+use super::chain::Stream;
 use super::{DeviceBackend, DeviceBuffer, HeapContent, LoadedKernel};
 use crate::arch::Arch;
 use crate::artifact::KernelArtifact;
@@ -152,16 +153,9 @@ impl<B: DeviceBackend> Device for OpenDevice<B> {
         }
         let upload = |bytes: &[u8]| device.upload(bytes, HeapContent::Pdi);
         let pdi = device.array().pdis.lock().load(artifact, upload)?;
-        let instructions = device.upload(artifact.instructions(), HeapContent::Instructions)?;
-        let kernel = device.prepare(artifact);
-        Ok(Arc::new(LoadedKernel {
-            artifact: artifact.clone(),
-            pdi,
-            instructions,
-            kernel,
-            device,
-            moved: OnceLock::new(),
-        }))
+        let Stream { artifact, instructions } = Stream::load(&*device, artifact)?;
+        let kernel = device.prepare(&artifact);
+        Ok(Arc::new(LoadedKernel { artifact, pdi, instructions, kernel, device, moved: OnceLock::new() }))
     }
 
     fn create_queue(&self) -> Result<Arc<dyn Queue>, DeviceError> {

@@ -6,10 +6,10 @@
 //! An argument of a joined dispatch is the span of what its parts use of one buffer. It may be wide, and only says where the streams'
 //! addresses start; what is read and written are the parts' own ranges.
 
+use super::DeviceBackend;
 use super::LoadedKernel;
 use super::chain::{Stream, Touched};
 use super::objects::buffer_range;
-use super::{DeviceBackend, HeapContent};
 use crate::artifact::{Digest, KernelArtifact};
 use crate::command_list::{BindingTable, BufferRef, RangeOf};
 use crate::error::DeviceError;
@@ -246,8 +246,7 @@ impl Unloaded {
     /// # Errors
     /// When it has no room there.
     pub(super) fn load<B: DeviceBackend>(&self, device: &B) -> Result<Stream<B::Heap>, DeviceError> {
-        let instructions = device.upload(self.artifact.instructions(), HeapContent::Instructions)?;
-        Ok(Stream { artifact: self.artifact.clone(), instructions })
+        Stream::load(device, &self.artifact)
     }
 
     pub(super) fn with<H>(self, stream: Arc<Stream<H>>) -> Joined<H> {

@@ -79,7 +79,8 @@ impl Device {
     pub fn dispatch_on(&mut self, stream: &[u8], buffers: &mut [Vec<u32>], each: &[usize]) -> Result<(), String> {
         let mut host = Host(buffers.iter().map(|words| bytes_of(words)).collect());
         let arguments: Vec<u64> = each.iter().map(|buffer| (*buffer as u64 + 1) * APART).collect();
-        let stream = InstructionStream::parse(stream).map_err(|error| error.to_string())?;
+        let stream = InstructionStream::for_firmware(stream).map_err(|error| error.to_string())?;
+        let stream = InstructionStream::parse(&stream).map_err(|error| error.to_string())?;
         let outcome = self.array.execute(&stream, &arguments, &mut host).map_err(|error| error.to_string())?;
         if let Outcome::Deadlock { operation, report } = outcome {
             return Err(format!("operation {operation} waits forever: {report}"));

@@ -50,7 +50,8 @@ impl Device {
     pub fn run(&mut self, kernel: &KernelArtifact, buffers: Vec<&mut [u8]>) -> Timing {
         let mut host = Host(buffers);
         let arguments: Vec<u64> = (1..=host.0.len() as u64).map(|index| index * APART).collect();
-        let stream = InstructionStream::parse(kernel.instructions()).unwrap();
+        let stream = InstructionStream::for_firmware(kernel.instructions()).unwrap();
+        let stream = InstructionStream::parse(&stream).unwrap();
         if let Outcome::Deadlock { operation, report } = self.array.execute(&stream, &arguments, &mut host).unwrap() {
             panic!("operation {operation} waits forever: {report}");
         }

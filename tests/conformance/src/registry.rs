@@ -120,6 +120,7 @@ pub const CASES: &[Case] = table! {
         work_goes_on_after_a_failure: [SoftwareKernels],
         dependents_of_a_failure_fail: [SoftwareKernels],
         machine_code_computes,
+        machine_code_uses_many_buffers,
         unknown_designs_time_out: [SoftwareKernels],
         large_arguments,
     }

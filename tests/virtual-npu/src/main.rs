@@ -36,7 +36,7 @@ struct Options {
     /// Contexts at one time, by default as many as the NPU has
     #[arg(long, value_name = "N")]
     contexts: Option<usize>,
-    /// Faults: timeout@N, garbage@N, lost@N, status=S@N, async@N for the N-th command, MESSAGE@N=S or MESSAGE@N=silent for
+    /// Faults: timeout@N, garbage@N, untouched@N, lost@N, status=S@N, async@N for the N-th command, MESSAGE@N=S or MESSAGE@N=silent for
     /// messages of the kernel driver; a comma list
     #[arg(long, value_name = "LIST", default_value = "", value_parser = faults::parse, hide_default_value = true)]
     faults: FaultPlan,

@@ -7,8 +7,9 @@ use super::dma::{Descriptor, Position};
 use super::error::DmaProblem;
 use super::fifo::Words;
 use super::transfer::{Round, Site};
-use super::{Array, HostMemory, Result};
+use super::{Array, ArrayError, HostMemory, Result, host};
 use aie_hal::format::dma_channel::Direction;
+use aie_hal::format::instructions::ARRAY_OFFSET;
 use aie_hal::format::register::TileKind;
 
 /// How often ports pass words on at most to make room for a word.
@@ -145,7 +146,7 @@ impl Array {
         if count > 1 {
             if self.tiles[site.index].kind == TileKind::Shim {
                 let mut bytes = [0; Words::MOST * 4];
-                if step == 4 && host.read(first, &mut bytes[..count * 4]) {
+                if step == 4 && host::read(host, first, &mut bytes[..count * 4]) {
                     bytes.as_chunks().0.iter().take(count).for_each(|word| words.push(u32::from_le_bytes(*word)));
                     return Ok(());
                 }
@@ -165,6 +166,11 @@ impl Array {
         Ok(())
     }
 
+    fn no_memory(&self, site: Site, address: u64) -> ArrayError {
+        let is_low = self.tiles[site.index].kind == TileKind::Shim && address < ARRAY_OFFSET;
+        self.dma_error(site, if is_low { DmaProblem::BelowHost { address } } else { DmaProblem::NoMemory { address } })
+    }
+
     /// What a channel of a mem tile pads with.
     fn padding(&self, index: usize, channel: usize) -> u32 {
         if self.isa.name() == "aie2" { 0 } else { self.tiles[index].register(PAD_VALUES + 4 * channel as u32) }
@@ -173,18 +179,14 @@ impl Array {
     fn dma_read(&mut self, site: Site, byte: u64, host: &mut impl HostMemory) -> Result<u32> {
         let mut bytes = [0; 4];
         let there = if self.tiles[site.index].kind == TileKind::Shim {
-            host.read(byte, &mut bytes)
+            host::read(host, byte, &mut bytes)
         } else if let Some((tile, at)) = self.dma_place(site, byte) {
             bytes.copy_from_slice(&self.tiles[tile].memory[at..at + 4]);
             true
         } else {
             false
         };
-        if there {
-            Ok(u32::from_le_bytes(bytes))
-        } else {
-            Err(self.dma_error(site, DmaProblem::NoMemory { address: byte }))
-        }
+        if there { Ok(u32::from_le_bytes(bytes)) } else { Err(self.no_memory(site, byte)) }
     }
 
     /// Takes words as long as there are some. True when the descriptor has come to its end.
@@ -249,7 +251,7 @@ impl Array {
                 for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(data) {
                     *bytes = word.to_le_bytes();
                 }
-                if step == 4 && host.write(first, &bytes[..data.len() * 4]) {
+                if step == 4 && host::write(host, first, &bytes[..data.len() * 4]) {
                     return Ok(());
                 }
             } else if let Some(Run { tile, at, step: 4 }) = self.run(site, first, step, data.len()) {
@@ -263,7 +265,7 @@ impl Array {
         for (number, word) in (0..).zip(data) {
             let address = first + step * number;
             let there = if is_host {
-                host.write(address, &word.to_le_bytes())
+                host::write(host, address, &word.to_le_bytes())
             } else if let Some((tile, at)) = self.dma_place(site, address) {
                 self.tiles[tile].memory[at..at + 4].copy_from_slice(&word.to_le_bytes());
                 true
@@ -271,7 +273,7 @@ impl Array {
                 false
             };
             if !there {
-                return Err(self.dma_error(site, DmaProblem::NoMemory { address }));
+                return Err(self.no_memory(site, address));
             }
         }
         Ok(())

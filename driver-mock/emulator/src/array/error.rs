@@ -3,6 +3,7 @@
 use super::report::{Report, direction_name};
 use crate::core::Fault;
 use aie_hal::format::dma_channel::Direction;
+use aie_hal::format::instructions::ARRAY_OFFSET;
 
 /// Why an array cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -134,6 +135,14 @@ pub enum DmaProblem {
     #[error("there is no memory at {address:#x}")]
     NoMemory {
         /// In bytes, as the channel counts them.
+        address: u64,
+    },
+    /// An address below those at which the array sees the host's memory.
+    #[error(
+        "there is no memory at {address:#x}: the array sees the host's memory from {ARRAY_OFFSET:#x} on, which was not added"
+    )]
+    BelowHost {
+        /// In bytes.
         address: u64,
     },
     /// A lock that the channel does not reach.

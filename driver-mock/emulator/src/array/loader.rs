@@ -9,7 +9,7 @@ use aie_hal::format::FormatError;
 use aie_hal::format::Words;
 use aie_hal::format::cdo::{Cdo, CdoCommand};
 use aie_hal::format::dma_channel::Direction;
-use aie_hal::format::instructions::{Instruction, InstructionStream};
+use aie_hal::format::instructions::{ARRAY_OFFSET, Instruction, InstructionStream, TRANSLATED_ARGUMENTS};
 use aie_hal::format::pdi::Pdi;
 use aie_hal::format::tile_location;
 
@@ -108,7 +108,8 @@ impl Array {
         Ok(self.write(column, row, offset, value, mask)?)
     }
 
-    /// Executes an instruction stream with the device addresses of its arguments. [`Array::timing`] says what it took.
+    /// Executes an instruction stream with the addresses of its arguments on the host. The stream is one
+    /// [for firmware](InstructionStream::for_firmware). [`Array::timing`] says what it took.
     pub fn execute(
         &mut self,
         stream: &InstructionStream<'_>,
@@ -146,7 +147,10 @@ impl Array {
                 Instruction::AddressPatch { register, argument, offset } => {
                     let given = arguments.len();
                     let base = arguments.get(usize::from(argument)).ok_or(LoadError::Argument { argument, given })?;
-                    let address = base.wrapping_add(offset);
+                    // As firmware does it, which leaves the offset of late arguments to the stream.
+                    let is_translated = argument < TRANSLATED_ARGUMENTS || stream.is_for_firmware();
+                    let array_offset = if is_translated { ARRAY_OFFSET } else { 0 };
+                    let address = base.wrapping_add(offset).wrapping_add(array_offset);
                     self.write_at(register, address as u32 & !3, u32::MAX)?;
                     self.write_at(register.saturating_add(4), (address >> 32) as u32, 0xffff)?;
                     None

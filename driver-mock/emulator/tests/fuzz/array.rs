@@ -6,7 +6,7 @@ use aie_emulator::{ArrayError, Outcome};
 use aie_hal::format::bd::{CoreBd, MemTileBd, ShimBd};
 use aie_hal::format::cdo::{Cdo, CdoBuilder, CdoCommand};
 use aie_hal::format::dma_channel::Direction;
-use aie_hal::format::instructions::{Header, Instruction, InstructionStream, InstructionWriter};
+use aie_hal::format::instructions::{ARRAY_OFFSET, Header, Instruction, InstructionStream, InstructionWriter};
 use aie_hal::format::pdi::Pdi;
 use aie_hal::format::tile_address;
 
@@ -188,7 +188,7 @@ impl Batch<'_> {
                             (bd.length, bd.iteration_step) = (1 + bd.length % 64, 1);
                             (bd.next, bd.use_next) = (number, bd.use_next & self.random.one_in(4));
                             bd.release_value &= 1;
-                            bd.set_address(HOST_AT + u64::from(self.random.word() & 0xfff));
+                            bd.set_address(ARRAY_OFFSET + HOST_AT + u64::from(self.random.word() & 0xfff));
                             (bd.d0_step, bd.d1_step, bd.d2_step) = (1 + bd.d0_step % 8, 1 + bd.d1_step % 64, 1);
                             words = bd.encode().unwrap();
                         }

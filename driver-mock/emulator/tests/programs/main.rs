@@ -43,7 +43,7 @@ const PROGRAMS: &[Program] = programs! {
     BOTH locks: to_the_north to_the_east from_the_south exact_values_and_requests;
     BOTH dma: transposition four_dimensions padding iterations iteration_register neighbours_of_mem_tiles split_and_join
         shim_dimensions finish_on_tlast out_of_order back_pressure;
-    BOTH operations: address_patches merged_tokens loaded_configurations operations_without_effect;
+    BOTH operations: address_patches late_arguments merged_tokens loaded_configurations operations_without_effect;
     BOTH packets: two_senders two_receivers control_packets;
     BOTH streams: words_between_cores one_to_two cascade_south cascade_east;
     BOTH vector: lanes comparison permutations scalars widen_and_narrow;

@@ -7,7 +7,7 @@ use aie_hal::format::bd::ShimBd;
 use aie_hal::format::cdo::CdoBuilder;
 use aie_hal::format::dma_channel::Direction::{MemoryToStream, StreamToMemory};
 use aie_hal::format::dma_channel::{DmaChannel, DmaTask};
-use aie_hal::format::instructions::{Instruction, InstructionWriter};
+use aie_hal::format::instructions::{ARRAY_OFFSET, Header, Instruction, InstructionStream, InstructionWriter};
 use aie_hal::format::register::TileKind;
 use aie_hal::format::stream_switch::Port;
 use aie_hal::format::{pdi, tile_address};
@@ -76,8 +76,51 @@ pub fn address_patches(machine: Machine) -> Check {
     expected[4..].copy_from_slice(&input[10..18]);
     rig.expect_buffer(1, &expected)?;
     let words = rig.read(SHIM, ShimBd::register(3), 3);
-    let address = Host::address(1) + 16;
+    let address = Host::address(1) + ARRAY_OFFSET + 16;
     same("descriptor", &words, &[8, address as u32, bd[2] | (address >> 32) as u32])
+}
+
+/// Firmware adds the array's offset for five arguments, the stream for those behind them. Without it a shim DMA misses the host's memory.
+pub fn late_arguments(machine: Machine) -> Check {
+    let input: Vec<u32> = (50..58).collect();
+    let run = |argument: u16, at: u64, is_for_firmware: bool| {
+        let mut rig = loopback(machine, 0);
+        for _ in 0..6 {
+            rig.buffer(&input);
+        }
+        rig.buffer(&[0; 8]);
+        rig.load()?;
+        let bd = ShimBd { length: 8, valid: true, ..ShimBd::default() }.encode().unwrap();
+        let register = |number| tile_address(0, 0, ShimBd::register(number));
+        let mut writer = InstructionWriter::new(Header::aie2(1));
+        for (number, argument, offset) in [(2, argument, at), (3, 6, 0)] {
+            writer.block_write(register(number), &bd);
+            writer.push(&Instruction::AddressPatch { register: u64::from(register(number)) + 4, argument, offset });
+        }
+        start(&mut writer, 0, StreamToMemory, DmaTask { descriptor: 3, repeat: 0, token: true });
+        start(&mut writer, 0, MemoryToStream, DmaTask { descriptor: 2, repeat: 0, token: false });
+        writer.push(&Instruction::Sync {
+            direction: StreamToMemory,
+            column: 0,
+            row: 0,
+            columns: 1,
+            rows: 1,
+            channel: 0,
+        });
+        let bytes = writer.finish().unwrap();
+        let bytes = if is_for_firmware { InstructionStream::for_firmware(&bytes).unwrap().into_owned() } else { bytes };
+        completed(rig.execute_bytes(&bytes)?)?;
+        rig.expect_buffer(6, &input)
+    };
+    run(4, 0, true)?;
+    run(5, 0, true)?;
+    for argument in [4, 5] {
+        match run(argument, 0, false) {
+            Err(problem) if problem.contains("there is no memory at") => {}
+            other => return Err(format!("argument {argument} without the offset: {other:?}")),
+        }
+    }
+    Ok(())
 }
 
 /// Tokens of two columns are waited for together; every token counts once.

@@ -7,7 +7,7 @@ use aie_hal::format::bd::{CoreBd, MemTileBd, ShimBd};
 use aie_hal::format::cdo::{Cdo, CdoBuilder};
 use aie_hal::format::dma_channel::Direction::{MemoryToStream, StreamToMemory};
 use aie_hal::format::dma_channel::{DmaChannel, DmaTask};
-use aie_hal::format::instructions::Instruction;
+use aie_hal::format::instructions::{ARRAY_OFFSET, Instruction};
 use aie_hal::format::register::{RegisterWrite, TileKind};
 use aie_hal::format::stream_switch::{PacketSlot, Port};
 use aie_isa::Isa;
@@ -309,7 +309,7 @@ fn wild_addresses_and_locks_name_who_uses_them() {
     host.shim_bd(SHIM, 3, buffer, ShimBd::linear(5, 2));
     host.shim_dma(1, MemoryToStream, 0);
     host.start_once(SHIM, MemoryToStream, 0, 3);
-    let end = Host::address(buffer) + 16;
+    let end = Host::address(buffer) + ARRAY_OFFSET + 16;
     assert_eq!(error(host), format!("MM2S 0 of tile (1, 0), BD 3: there is no memory at {end:#x}"));
 }
 

@@ -6,7 +6,7 @@ use aie_hal::format::bd::{CoreBd, MemTileBd, ShimBd};
 use aie_hal::format::cdo::{Cdo, CdoBuilder};
 use aie_hal::format::core_control;
 use aie_hal::format::dma_channel::{Direction, DmaChannel, DmaTask};
-use aie_hal::format::instructions::{Header, InstructionStream, InstructionWriter};
+use aie_hal::format::instructions::{ARRAY_OFFSET, Header, InstructionStream, InstructionWriter};
 use aie_hal::format::lock::Lock;
 use aie_hal::format::register::{RegisterWrite, TileKind};
 use aie_hal::format::stream_switch::{PacketSlot, Port, StreamSwitch};
@@ -51,7 +51,7 @@ impl Host {
         buffer.get_mut(at..at + bytes)
     }
 
-    /// The device address of a buffer.
+    /// The address of a buffer on the host.
     pub fn address(index: usize) -> u64 {
         (index as u64 + 1) * APART
     }
@@ -158,7 +158,7 @@ impl Rig {
     /// A buffer descriptor of a shim tile for a buffer of the host.
     pub fn shim_bd(&mut self, at: At, number: u8, buffer: usize, bd: ShimBd) {
         let mut bd = ShimBd { d0_step: self.step(bd.d0_step), ..bd };
-        bd.set_address(Host::address(buffer) + bd.address());
+        bd.set_address(Host::address(buffer) + ARRAY_OFFSET + bd.address());
         self.words(at, ShimBd::register(number), &bd.encode().unwrap());
     }
 
@@ -239,8 +239,13 @@ impl Rig {
         let mut writer = InstructionWriter::new(Header::aie2(COLUMNS));
         write(&mut writer);
         let bytes = writer.finish().unwrap();
+        self.execute_bytes(&InstructionStream::for_firmware(&bytes).unwrap())
+    }
+
+    /// The same with a stream as firmware gets it.
+    pub fn execute_bytes(&mut self, stream: &[u8]) -> Result<Outcome, String> {
         let arguments: Vec<u64> = (0..self.host.0.len()).map(Host::address).collect();
-        let stream = InstructionStream::parse(&bytes).unwrap();
+        let stream = InstructionStream::parse(stream).unwrap();
         self.array.execute(&stream, &arguments, &mut self.host).map_err(|error| error.to_string())
     }
 

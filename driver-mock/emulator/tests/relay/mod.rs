@@ -5,6 +5,7 @@
 use aie_emulator::{Array, HostMemory};
 use aie_hal::format::bd::{MemTileBd, ShimBd};
 use aie_hal::format::dma_channel::{Direction, DmaChannel, DmaTask};
+use aie_hal::format::instructions::ARRAY_OFFSET;
 use aie_hal::format::lock::Lock;
 use aie_hal::format::register::{RegisterWrite, TileKind};
 use aie_hal::format::shim_mux;
@@ -108,7 +109,7 @@ pub fn relay(length: u32, buffer_words: u32, buffers: u8) -> Array {
             valid: true,
             ..ShimBd::default()
         };
-        bd.set_address(u64::from(number) * APART);
+        bd.set_address(u64::from(number) * APART + ARRAY_OFFSET);
         words(&mut array, shim, ShimBd::register(number), bd.encode().unwrap());
     }
     let tasks = [

@@ -6,7 +6,7 @@ use crate::backend::chain::{NewDispatch, Runs, Stream};
 use crate::backend::joined::{Joined, JoinedList, Neighbours, Part};
 use crate::backend::objects::{buffer_range, kernel};
 use crate::backend::pace::Pace;
-use crate::backend::{DeviceBackend, HeapContent, LoadedKernel};
+use crate::backend::{DeviceBackend, LoadedKernel};
 use crate::command_list::{BufferRef, Command};
 use crate::context_planner::Residence;
 use crate::device::chain_command_bytes;
@@ -130,17 +130,16 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
 
     /// Puts the stream of one dispatch into the device heap.
     fn upload(&mut self, index: usize, artifact: &KernelArtifact) -> Result<Stream<B::Heap>, Stop> {
-        let upload = |device: &B| device.upload(artifact.instructions(), HeapContent::Instructions);
-        let instructions = match upload(self.device) {
+        let stream = match Stream::load(self.device, artifact) {
             // Streams of chains under way make room.
             Err(DeviceError::OutOfMemory { .. }) => {
                 self.start_chain()?;
                 self.drain()?;
-                upload(self.device)
+                Stream::load(self.device, artifact)
             }
             result => result,
         };
-        Ok(Stream { artifact: artifact.clone(), instructions: instructions.map_err(Self::stop(index))? })
+        stream.map_err(Self::stop(index))
     }
 
     fn push_part(&mut self, index: usize, part: Part<'a, B>) -> Result<(), Stop> {

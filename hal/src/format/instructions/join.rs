@@ -1,6 +1,6 @@
 //! Putting streams behind each other.
 
-use super::{Instruction, InstructionStream, InstructionWriter, opcode};
+use super::{Instruction, InstructionStream, InstructionWriter, address, opcode};
 
 /// Where an argument of a stream lies in a stream that it becomes part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,7 +72,7 @@ impl InstructionWriter {
             };
             let place = places.get(usize::from(argument));
             let place = place.ok_or_else(|| error(format!("uses argument {argument} of {}", places.len())))?;
-            let moved = place.offset.checked_add(offset);
+            let moved = place.offset.checked_add(offset).filter(|moved| *moved < address::limit(place.argument));
             let offset = moved.ok_or_else(|| error(format!("has an address {offset:#x} bytes behind its argument")))?;
             self.push(&Instruction::AddressPatch { register, argument: place.argument, offset });
         }

@@ -10,11 +10,13 @@
 //!
 //! The "optimised" transaction format (header version 1.0) that XRT's ELF flow has is another one and is rejected.
 
+mod address;
 mod join;
 mod text;
 mod transfer;
 mod writer;
 
+pub use address::{ARRAY_OFFSET, AddressError, TRANSLATED_ARGUMENTS};
 pub use join::{ArgumentPlace, JoinError};
 pub use text::from_text;
 pub use transfer::Transfer;
@@ -124,8 +126,9 @@ pub enum Instruction<'a> {
     LoadPdi { id: u16, size: u32, address: u64 },
     /// Waits for a completion token of each channel of a rectangle of tiles.
     Sync { direction: Direction, column: u8, row: u8, columns: u8, rows: u8, channel: u8 },
-    /// Puts the address of argument `argument` plus `offset` bytes into the buffer descriptor whose word 1
-    /// is at `register`: bits 31:0 there, bits 47:32 into the low half of the word after it.
+    /// Puts the address of byte `offset` of argument `argument` into the buffer descriptor whose word 1 is at `register`: bits 31:0
+    /// there, bits 47:32 into the low half of the word after it. How the [array's offset](ARRAY_OFFSET) gets into it is not for those who
+    /// read and write operations.
     AddressPatch { register: u64, argument: u16, offset: u64 },
     /// An operation that states its size, undecoded. `payload` starts after the size.
     Custom { opcode: u8, payload: Words<'a> },
@@ -241,14 +244,16 @@ pub struct InstructionStream<'a> {
     operations: Words<'a>,
     argument_count: usize,
     has_completion_token: bool,
+    /// Whether the offsets of late arguments have [`ARRAY_OFFSET`] in the file.
+    has_array_offset: bool,
 }
 
 impl<'a> InstructionStream<'a> {
     /// Reads and validates a stream that is the whole of `bytes`.
     ///
     /// # Errors
-    /// When the header is not that of transaction format 0.1, its size or count is wrong, or an operation
-    /// does not keep to its format.
+    /// When the header is not that of transaction format 0.1, its size or count is wrong, an operation does not keep to its format,
+    /// some late arguments have the [array's offset](ARRAY_OFFSET) and others do not, or their offsets have more than 32 bits.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, FormatError> {
         let words = Words::new(bytes, 0);
         let found = format_args!("{} bytes", bytes.len());
@@ -274,12 +279,22 @@ impl<'a> InstructionStream<'a> {
             operations: words.from(HEADER_WORDS),
             argument_count: 0,
             has_completion_token: false,
+            has_array_offset: false,
         };
-        let (mut rest, mut count) = (stream.operations, 0);
+        let (mut rest, mut count, mut late_arguments) = (stream.operations, 0, None);
         while let Some((operation, after)) = Instruction::decode(rest)? {
             match operation {
-                Instruction::AddressPatch { argument, .. } => {
+                Instruction::AddressPatch { argument, offset, .. } => {
                     stream.argument_count = stream.argument_count.max(usize::from(argument) + 1);
+                    if address::is_late(argument) {
+                        stream.has_array_offset = offset >= ARRAY_OFFSET;
+                        let fits = offset <= u32::MAX.into();
+                        if !fits || *late_arguments.get_or_insert(stream.has_array_offset) != stream.has_array_offset {
+                            let expected = "32 bits, and in all of those into arguments from 5 on the array's offset 0x80000000 or in none";
+                            let found = format_args!("{offset:#x} for argument {argument}");
+                            return Err(FormatError::new("address offsets", rest.offset(0), expected, found));
+                        }
+                    }
                 }
                 Instruction::Sync { .. } => stream.has_completion_token = true,
                 Instruction::Custom { opcode: opcode::MERGE_SYNC, .. } => {
@@ -302,14 +317,26 @@ impl<'a> InstructionStream<'a> {
         self.header
     }
 
-    /// The operations in order.
+    /// The operations in order. Offsets into arguments are relative, also where the file has the array's offset in them.
     pub fn operations(&self) -> impl Iterator<Item = Instruction<'a>> + use<'a> {
-        let mut rest = self.operations;
+        self.places().map(|(_, operation)| operation)
+    }
+
+    /// The operations with the bytes in front of each.
+    fn places(&self) -> impl Iterator<Item = (usize, Instruction<'a>)> + use<'a> {
+        let (mut rest, has_array_offset) = (self.operations, self.has_array_offset);
         std::iter::from_fn(move || {
+            let at = rest.offset(0);
             // `InstructionStream` is only made after this very walk succeeded.
-            let (operation, after) = Instruction::decode(rest).ok()??;
+            let (mut operation, after) = Instruction::decode(rest).ok()??;
+            if let Instruction::AddressPatch { argument, offset, .. } = &mut operation
+                && has_array_offset
+                && address::is_late(*argument)
+            {
+                *offset -= ARRAY_OFFSET;
+            }
             rest = after;
-            Some(operation)
+            Some((at, operation))
         })
     }
 

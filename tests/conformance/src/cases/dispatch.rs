@@ -363,6 +363,29 @@ pub fn machine_code_computes(context: &Context) {
     }
 }
 
+/// Machine code on buffers that are apart: what is joined to one dispatch has more arguments than firmware translates addresses of.
+pub fn machine_code_uses_many_buffers(context: &Context) {
+    let rig = context.fresh();
+    let artifact = compiled::add(rig.device.arch(), 3, 2);
+    let kernel = rig.device.load_executable(&artifact).unwrap_or_else(|e| panic!("loading {artifact:?}: {e}"));
+    let length = 2 * 4 * compiled::BLOCK_WORDS;
+    let sources: Vec<_> = (0..4).map(|seed| rig.buffer(&pattern(length, seed))).collect();
+    let results: Vec<_> = sources.iter().map(|_| rig.zeroed(length)).collect();
+    rig.run(&record(|list| {
+        for (source, result) in sources.iter().zip(&results) {
+            list.dispatch(&kernel, vec![whole(source), whole(result)])?.barrier();
+        }
+        Ok(list)
+    }));
+    for (source, result) in sources.iter().zip(&results) {
+        let source = contents(source);
+        let words = source.as_chunks().0.iter();
+        let expected: Vec<u8> =
+            words.flat_map(|word| u32::from_le_bytes(*word).wrapping_add(3).to_le_bytes()).collect();
+        expect::bytes("sums", &contents(result), &expected);
+    }
+}
+
 /// A PDI that nothing here can execute loads, as on hardware; its dispatches time out with the reason, and work continues.
 pub fn unknown_designs_time_out(context: &Context) {
     let rig = context.fresh();

@@ -9,6 +9,7 @@ mod syncobj;
 
 use crate::journal::Level;
 use crate::node::File;
+use aie_hal::format::instructions::{Header, Instruction, InstructionStream, InstructionWriter};
 use amdxdna_sys::ert::{opcode, state};
 use amdxdna_sys::limits::*;
 use amdxdna_sys::{AMDXDNA_BO_CMD, AMDXDNA_BO_DEV, AMDXDNA_BO_SHMEM};
@@ -121,6 +122,28 @@ fn a_failing_command_is_named_by_its_chain() {
     }
 }
 
+/// On an NPU such a stream moves nothing of its sixth argument. Here it never signals, with the reason.
+#[test]
+fn late_arguments_need_the_arrays_offset() {
+    let relative = {
+        let mut writer = InstructionWriter::new(Header::aie2p(1));
+        for argument in [0, 1, 5] {
+            writer.push(&Instruction::AddressPatch { register: 0x1_d004, argument, offset: 0 });
+        }
+        writer.finish().unwrap()
+    };
+    let bound = InstructionStream::for_firmware(&relative).unwrap();
+    for (stream, misses) in [(&relative[..], true), (&bound[..], false)] {
+        let rig = rig();
+        let (context, _) = rig.ready("add 1");
+        let instructions = (rig.dev(stream), stream.len() as u32 / 4);
+        let command = rig.command(0, instructions, 0, 64, 8);
+        rig.file.exec_cmd(context, command, &[rig.data]).unwrap();
+        _ = rig.file.wait_cmd(context, 0, 0);
+        assert_eq!(rig.messages().contains("without the array's offset 0x80000000"), misses, "{}", rig.messages());
+    }
+}
+
 #[test]
 fn what_cannot_be_executed_never_signals() {
     let rig = rig();
@@ -188,6 +211,7 @@ fn parts_of_the_heap_can_be_arguments() {
 #[case("timeout@1", state::TIMEOUT)]
 #[case("abort@1", state::ABORT)]
 #[case("garbage@1", state::COMPLETED)]
+#[case("untouched@1", state::COMPLETED)]
 #[case("lost@1", state::ABORT)]
 fn planned_faults_hit_commands(#[case] plan: &str, #[case] state: u32) {
     let rig = rig_with("", plan);

@@ -116,7 +116,8 @@ pub fn run(program: &Program, folder: &Path, xrt: Option<&Xrt>) -> Result<Execut
     let pdi = Pdi::parse(containers::image(&image)?)?;
     let file = read(&program.instructions)?;
     let words = from_text(&file).transpose()?.unwrap_or(file);
-    let stream = InstructionStream::parse(&words)?;
+    let stream = InstructionStream::for_firmware(&words)?;
+    let stream = InstructionStream::parse(&stream)?;
     let mut host = Arguments(Vec::new());
     for argument in &program.arguments {
         host.0.push(match (&argument.input, argument.output) {
