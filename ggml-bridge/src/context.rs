@@ -46,6 +46,8 @@ pub struct DeviceContext {
     pub statistics: Statistics,
     /// Whether another backend computes results in our buffers.
     shares_results: AtomicBool,
+    /// Whether layers are left to others.
+    leaves_layers: AtomicBool,
 }
 
 impl DeviceContext {
@@ -64,6 +66,7 @@ impl DeviceContext {
             weights: WeightCache::new(config.weights_max.unwrap_or(hal.memory().total / 2)),
             statistics: Statistics::default(),
             shares_results: AtomicBool::new(false),
+            leaves_layers: AtomicBool::new(false),
             hal,
         }
     }
@@ -126,6 +129,20 @@ impl DeviceContext {
     /// Whether only this device computes results in its buffers, as far as is known.
     pub fn writes_all_results(&self) -> bool {
         !self.shares_results.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a node is part of a layer whose weights are in memory of others.
+    pub fn leave_layer(&self) {
+        if !self.leaves_layers.swap(true, Ordering::Relaxed) {
+            log::info(|| format!("{}: layers with weights in other memory are left to it", self.name));
+        }
+    }
+
+    /// Whether there are such layers. Then the lookup of embeddings before the first layer, too, is better left to others: alone on
+    /// this device it would be a split of its own. A model's graphs are planned by llama.cpp before the first is computed, so this is
+    /// known then.
+    pub fn leaves_layers(&self) -> bool {
+        self.leaves_layers.load(Ordering::Relaxed)
     }
 
     /// Allocates a zeroed buffer for ggml. Returns it with the address of its host view.

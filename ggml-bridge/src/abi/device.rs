@@ -3,6 +3,7 @@
 use super::buffer::{self, buffer_type, c_name, inspect};
 use super::event::{event_free, event_new, event_synchronize};
 use super::guard::{guard, guard_device};
+use super::layers::{Layer, Layers};
 use super::layout::Layout;
 use super::registry::{RegisteredDevice, Registry, backend_device, registry};
 use super::types::{DeviceI, RawDevice, RawDeviceCaps, RawDeviceProps, RawTensor};
@@ -145,12 +146,23 @@ unsafe extern "C" fn supports_op(device: *mut c_void, op: *const RawTensor) -> b
         let Ok(ggml) = ggml() else { return false };
         // SAFETY: as above, and `op` and its sources are valid tensors.
         let (owner, op) = unsafe { (&of(device).device, &*op) };
-        // SAFETY: as above. Their data and buffers are not looked at.
-        let supported = match unsafe { graph::node(ggml, op) } {
-            Ok(None) => true,
-            Ok(Some(node)) => owner.context.supports(&node),
-            Err(_) => false,
+        let layers = Layers { layout: ggml.symbols.layout, device, kind: &|op| ggml.names.op(op) };
+        // SAFETY: as above. Where a tensor has a buffer, it is valid, as is what the sources were made of.
+        let takes = match unsafe { layers.of(op) } {
+            Layer::Own => true,
+            Layer::Lookup => !owner.context.leaves_layers(),
+            Layer::Foreign => {
+                owner.context.leave_layer();
+                false
+            }
         };
+        // SAFETY: as above. Their data is not looked at.
+        let supported = takes
+            && match unsafe { graph::node(ggml, op) } {
+                Ok(None) => true,
+                Ok(Some(node)) => owner.context.supports(&node),
+                Err(_) => false,
+            };
         if !supported && !op.view_src.is_null() && !op.data.is_null() {
             owner.left_to_others(op.data.addr());
         }
@@ -158,7 +170,8 @@ unsafe extern "C" fn supports_op(device: *mut c_void, op: *const RawTensor) -> b
     })
 }
 
-/// Our own buffers, and, where the device can import it, all host memory that does not belong to another of our devices.
+/// Our own buffers, and, where the device can import it, all host memory that does not belong to another of our devices:
+/// inputs are then used in place. Layers whose weights are there are left to the CPU by [`supports_op`].
 unsafe extern "C" fn supports_buft(device: *mut c_void, buft: *mut c_void) -> bool {
     guard("supports_buft", false, || {
         let Ok(ggml) = ggml() else { return false };

@@ -12,6 +12,7 @@ pub mod entry;
 pub mod event;
 pub mod graph;
 pub mod guard;
+mod layers;
 pub mod layout;
 pub mod names;
 pub mod registry;

@@ -1,9 +1,12 @@
-//! `cargo xtask splits`: one split per graph, one submission per graph, no allocation per token, fewer dispatches by fusion.
+//! `cargo xtask splits`: one split per graph, one submission per graph, no allocation per token, fewer dispatches by fusion; and
+//! nothing of the layers that are left to the CPU.
 //!
 //! The scheduler's debug output (`GGML_SCHED_DEBUG=1`, shown by llama.cpp at verbosity 5) has a line for each split of a
 //! graph it cuts. Reused graphs are not cut again, so after the line that announces the generation the first graph is
 //! the prefill and the second the first decode. Two prompts are run, because llama.cpp places nodes differently for
 //! batches of 32 tokens and more.
+
+mod offload;
 
 use crate::generation::Request;
 use crate::output::{Report, on_or_off};
@@ -17,6 +20,8 @@ use serde::Serialize;
 use std::path::PathBuf;
 
 const TOKENS: usize = 24;
+/// Tokens of the runs with some layers on the CPU.
+const OFFLOAD_TOKENS: usize = 10;
 const SHORT: &str = "The capital of France is";
 
 /// Check that llama.cpp's graphs stay whole on our device and cost one submission each.
@@ -27,7 +32,8 @@ const SHORT: &str = "The capital of France is";
   cargo xtask splits --json
 
 Exit code 1 if a graph was split, took more than one submission, a token allocated device memory after the
-second decoded one, or fusion saves less than 30 % of the dispatches of a decoded token.")]
+second decoded one, fusion saves less than 30 % of the dispatches of a decoded token, or the device takes part in a
+layer that `-ngl` leaves to the CPU.")]
 pub struct SplitsArgs {
     /// GGUF model; by default the small one of the testbed
     #[arg(long, value_name = "GGUF")]
@@ -70,6 +76,16 @@ pub fn run(args: &SplitsArgs, options: &Options) -> Result<()> {
         problems.extend(found.into_iter().map(|problem| format!("{name} prompt: {problem}")));
         runs.push(run);
     }
+    // A prompt of more than 32 tokens, and then one at a time: llama.cpp places the nodes of both differently.
+    let request = Request {
+        model: model.clone(),
+        prompt: long.trim_end().to_owned(),
+        tokens: OFFLOAD_TOKENS,
+        threads: None,
+        flash_attention: true,
+    };
+    let (offload, found) = offload::measure(&session, &request)?;
+    problems.extend(found);
     let mut fusion = Vec::new();
     for flash_attention in [false, true] {
         let counts = FusionCounts::measure(&session, &model, None, flash_attention)?;
@@ -90,6 +106,19 @@ pub fn run(args: &SplitsArgs, options: &Options) -> Result<()> {
             ("#decoded", |run| run.decode_allocations.len().to_string()),
             ("#replayed", |run| run.replayed.to_string()),
             ("#allocations after 2", |run| run.decode_allocations.iter().skip(2).sum::<u64>().to_string()),
+        ],
+    )?;
+    report.rows(
+        "offload",
+        &offload,
+        &[
+            ("device", |run| run.way.to_owned()),
+            ("#layers", |run| format!("{} of {}", run.layers, run.of)),
+            ("#prefill splits", |run| run.prefill.len().to_string()),
+            ("#decode splits", |run| run.decode.len().to_string()),
+            ("#graphs", |run| run.graphs.to_string()),
+            ("#replayed", |run| run.replayed.to_string()),
+            ("#s", |run| format!("{:.1}", run.seconds)),
         ],
     )?;
     report.rows(
