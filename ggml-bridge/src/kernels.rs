@@ -4,6 +4,7 @@
 //! those that no plan uses any more make room when it is full. That a kernel is unavailable is cached with the reason.
 
 use crate::log;
+use crate::progress::Progress;
 use aie_hal::artifact::Digest;
 use aie_hal::{Device, DeviceError, Executable, KernelArtifact};
 use aie_jit_iron::{KernelStore, StoreError, Supplied, Supplier};
@@ -85,6 +86,8 @@ type Loaded = Result<Kernel, HostReason>;
 pub struct Kernels {
     /// Where they come from.
     pub store: Arc<KernelStore>,
+    /// Shows that a graph waits for kernels.
+    pub progress: Progress,
     device: Arc<dyn Device>,
     loaded: Mutex<HashMap<Node, Loaded>>,
 }
@@ -92,7 +95,7 @@ pub struct Kernels {
 impl Kernels {
     /// No kernels yet.
     pub fn new(store: Arc<KernelStore>, device: Arc<dyn Device>) -> Self {
-        Self { store, device, loaded: Mutex::default() }
+        Self { store, progress: Progress::on_standard_error(), device, loaded: Mutex::default() }
     }
 
     /// Unloads those that no plan uses.
@@ -118,6 +121,7 @@ impl Kernels {
         if let Some(entry) = self.loaded.lock().get(node) {
             return entry.clone();
         }
+        self.progress.wait_for(&node.op);
         // Not under the lock: others need not wait for a compiler.
         let Supplied { artifact, supplier } = match self.store.find(op, node, self.device.arch()) {
             Ok(supplied) => supplied,
@@ -131,6 +135,9 @@ impl Kernels {
                 return entry;
             }
         };
+        if matches!(supplier, Supplier::Compiler(_)) {
+            self.progress.compiled();
+        }
         self.load(node, &artifact, &supplier)
     }
 

@@ -48,6 +48,7 @@ pub mod manual;
 pub mod model;
 pub mod outcome;
 pub mod plan;
+pub mod progress;
 pub mod ranges;
 pub mod requested;
 pub mod selftest;

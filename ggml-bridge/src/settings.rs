@@ -94,6 +94,8 @@ aie_hal::settings! {
     section "Of others, not read by us" {
         /// The backend that ggml loads beside its own: `libggml-hsa.so`.
         GGML_BACKEND_PATH: "a file" => "none", read by ["ggml"];
+        /// Where llama.cpp's programs write their log too. `ggml-hsa run` reads the speed there, if nothing else is set.
+        LLAMA_ARG_LOG_FILE: "a file" => "none", read by ["llama.cpp"];
         /// How many threads reference kernels use.
         RAYON_NUM_THREADS: "a number" => "the number of cores", read by ["rayon"];
         /// Where the system's loader looks first, also for AMD's runtime.

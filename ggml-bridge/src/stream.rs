@@ -161,6 +161,7 @@ impl Stream {
             return Ok((Arc::clone(&plans.recent[0].1), true));
         }
         let nodes = graph.read()?;
+        self.context.kernels.progress.begin();
         let plan = Plan::build(&self.context, &nodes).or_else(|cause| {
             if plans.recent.is_empty() {
                 return Err(cause);
@@ -170,6 +171,7 @@ impl Stream {
             log::info(|| format!("{}: recording a graph again without older plans: {cause}", self.name()));
             Plan::build(&self.context, &nodes)
         });
+        self.context.kernels.progress.end();
         let plan = Arc::new(plan?);
         plans.recent.truncate(PLANS - 1);
         plans.recent.insert(0, (Signature::of(graph), Arc::clone(&plan)));

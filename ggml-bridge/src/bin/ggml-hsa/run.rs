@@ -1,13 +1,19 @@
-//! `ggml-hsa run`: starts a program of llama.cpp with the variables that `ggml-hsa env` prints. It becomes that program, so
-//! that signals, terminal and exit code are the program's own.
+//! `ggml-hsa run`: starts a program of llama.cpp with the variables that `ggml-hsa env` prints, and says at its end what the NPU did.
+//!
+//! Signals are passed on, and the end is the program's own. With `--quiet` it becomes that program, and there is nothing between.
+
+mod account;
+mod child;
 
 use crate::output::complain;
 use crate::surroundings::Choice;
+use account::Account;
 use aie_hal::Environment;
+use child::Child;
 use clap::Args;
 use ggml_hsa::settings::PATH;
 use std::ffi::OsString;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -24,19 +30,23 @@ const NOT_EXECUTABLE: u8 = 126;
   ggml-hsa run --device xdna:0 llama-server -m model.gguf --port 8080
   ggml-hsa run ./build/bin/llama-bench -m model.gguf
 
-What `ggml-hsa env` prints is set, everything else stays as it is. Options of ggml-hsa stand before the program.
+What `ggml-hsa env` prints is set, everything else stays as it is. Options of ggml-hsa stand before the program. At the end a line on
+standard error says what ran on the NPU; signals are passed on.
 
-Exit code: the program's own; 127 when it is not found, 126 when it cannot be executed, 2 when the library is not found or the
-command line cannot be used.")]
+Exit code: the program's own, and its signal, if one ended it; 127 when it is not found, 126 when it cannot be executed, 2 when the
+library is not found or the command line cannot be used.")]
 pub struct RunArguments {
     #[command(flatten)]
     choice: Choice,
+    /// Say nothing at the end; the program takes the place of this one
+    #[arg(long, short)]
+    quiet: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
 
-/// Runs the command. Returns only when the program was not started.
+/// Runs the command.
 pub fn run(arguments: &RunArguments) -> ExitCode {
     let [program, rest @ ..] = &arguments.program[..] else { return ExitCode::from(2) };
     let variables = match arguments.choice.variables() {
@@ -46,7 +56,8 @@ pub fn run(arguments: &RunArguments) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let path = Environment::process().get(&PATH);
+    let environment = Environment::process();
+    let path = environment.get(&PATH);
     let folders: Vec<PathBuf> = path.map(|path| std::env::split_paths(path).collect()).unwrap_or_default();
     let file = match find(Path::new(program), &folders) {
         Ok(file) => file,
@@ -55,9 +66,31 @@ pub fn run(arguments: &RunArguments) -> ExitCode {
             return ExitCode::from(NOT_FOUND);
         }
     };
-    let cause = Command::new(&file).args(rest).envs(variables).exec();
+    let mut command = Command::new(&file);
+    command.args(rest).envs(variables);
+    let cause = if arguments.quiet {
+        command.exec()
+    } else {
+        match accounted(command, &file, environment) {
+            Ok(code) => return code,
+            Err(cause) => cause,
+        }
+    };
     complain(&format!("{} cannot be started: {cause}", file.display()));
     ExitCode::from(if cause.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE })
+}
+
+/// Runs the program `file` to its end, and says what the NPU did.
+///
+/// # Errors
+/// It cannot be started.
+fn accounted(mut command: Command, file: &Path, environment: &Environment) -> io::Result<ExitCode> {
+    let account = Account::open(file, environment)?;
+    command.envs(account.variables());
+    let status = Child::start(command)?.wait()?;
+    complain(&account.line(status));
+    drop(account);
+    Ok(child::end_like(status))
 }
 
 /// The file of `program`: a path as it is, a name in one of `folders`.

@@ -1,0 +1,85 @@
+//! A program between whose user and itself this process stands: signals go to it, and its end becomes ours.
+
+use rustix::process::{Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, kill_process, setrlimit, waitid};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
+use signal_hook::iterator::{Handle, Signals};
+use signal_hook::low_level::emulate_default_handler;
+use std::fs;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitCode, ExitStatus};
+use std::thread::{self, JoinHandle};
+
+/// Those that a terminal sends to everyone in its foreground, so to the program too.
+const OF_TERMINALS: [i32; 3] = [SIGINT, SIGQUIT, SIGWINCH];
+const OTHERS: [i32; 4] = [SIGHUP, SIGTERM, SIGUSR1, SIGUSR2];
+
+/// A running program.
+pub struct Child {
+    process: std::process::Child,
+    pid: Pid,
+    signals: Handle,
+    passing: JoinHandle<()>,
+}
+
+impl Child {
+    /// Starts it. From before that on this process is not ended by the signals that it passes on.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(mut command: Command) -> io::Result<Self> {
+        let mut signals = Signals::new(OF_TERMINALS.iter().chain(&OTHERS))?;
+        let process = command.spawn()?;
+        let pid = Pid::from_child(&process);
+        let handle = signals.handle();
+        let passing = thread::spawn(move || signals.forever().for_each(|signal| pass(signal, pid)));
+        Ok(Self { process, pid, signals: handle, passing })
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// It cannot be waited for.
+    pub fn wait(mut self) -> io::Result<ExitStatus> {
+        // It stays what its number stands for until no more signals are sent to it.
+        while let Err(cause) = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
+            if cause != rustix::io::Errno::INTR {
+                return Err(cause.into());
+            }
+        }
+        self.signals.close();
+        drop(self.passing.join());
+        self.process.wait()
+    }
+}
+
+fn pass(signal: i32, pid: Pid) {
+    if OF_TERMINALS.contains(&signal) && in_foreground() {
+        return;
+    }
+    // If the program has ended, its end is being waited for.
+    if let Some(signal) = Signal::from_named_raw(signal) {
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// Whether this process and its child are in the foreground of a terminal.
+fn in_foreground() -> bool {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name, in parentheses, may have any character. Behind it: state, parent, group, session, terminal, its foreground group.
+    let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(2);
+    let group = fields.next();
+    group.is_some() && group == fields.nth(2)
+}
+
+/// Ends this process as another has ended: by the same signal, or with the code that is returned.
+pub fn end_like(status: ExitStatus) -> ExitCode {
+    if let Some(signal) = status.signal() {
+        // What it left in memory is not there to be seen in this one.
+        let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+        drop(emulate_default_handler(signal));
+        // As shells say it, should the signal not end this process.
+        return ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX));
+    }
+    ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+}
