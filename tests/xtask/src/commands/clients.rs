@@ -2,8 +2,11 @@
 //! and nothing else of ours, has to generate the text that llama.cpp's own program generates, and to run operations on the array.
 
 mod bindings;
+mod draft;
+mod embeddings;
 mod lemonade;
 mod llama;
+mod whisper;
 
 use crate::build;
 use crate::generation::Request;
@@ -23,7 +26,8 @@ const LIMIT: Duration = Duration::from_secs(600);
 const PROMPT: &str = "The three states of matter are";
 const TOKENS: usize = 8;
 
-/// Use the device through stock programs: llama-server, llama-bench, bindings for Python and Node.js, lemonade-server.
+/// Use the device through stock programs: llama-server, llama-bench, bindings for Python and Node.js, lemonade-server,
+/// whisper.cpp.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   cargo xtask clients
@@ -41,9 +45,12 @@ pub struct ClientsArgs {
 enum Client {
     LlamaServer,
     LlamaBench,
+    Embeddings,
+    DraftModel,
     LlamaCppPySync,
     NodeLlamaCpp,
     LemonadeServer,
+    Whisper,
 }
 
 struct Setup<'a> {
@@ -64,9 +71,12 @@ pub fn run(args: &ClientsArgs, options: &Options) -> Result<()> {
         steps.check(&name, || match client {
             Client::LlamaServer => llama::server(&setup),
             Client::LlamaBench => llama::bench(&setup),
+            Client::Embeddings => embeddings::serve(&setup),
+            Client::DraftModel => draft::serve(&setup),
             Client::LlamaCppPySync => bindings::python(&setup),
             Client::NodeLlamaCpp => bindings::node(&setup),
             Client::LemonadeServer => lemonade::serve(&setup),
+            Client::Whisper => whisper::hear(&setup),
         });
     }
     steps.report()?.finish("clients", options)

@@ -26,12 +26,12 @@ const BASE: [&str; 4] = ["?essential", "adduser", "apt", "passwd"];
 /// What users install from Debian, with what it recommends.
 const OFFERED: [&str; 1] = ["llama.cpp-tools"];
 /// The same without, as that would be much more.
-const OFFERED_ALONE: [&str; 4] = ["lemonade-server", "python3-cffi", "python3-certifi", "python3-numpy"];
+const OFFERED_ALONE: [&str; 5] = ["lemonade-server", "libwhisper1", "python3-cffi", "python3-certifi", "python3-numpy"];
 pub const USER: &str = "user";
 
 const KIND: Kind = Kind {
     what: "clean Debian root",
-    schema: 2,
+    schema: 3,
     make: "`cargo xtask package check` makes it (it downloads about 90 MB of Debian packages)",
     remake: "delete its folder, and run `cargo xtask package check`",
     suites: &["sid"],

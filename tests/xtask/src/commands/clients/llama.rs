@@ -9,6 +9,8 @@ use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
 
 const SLOTS: usize = 4;
 /// Chats that `chats.py` has.
@@ -36,21 +38,63 @@ pub fn chats(url: &str, arguments: &[&str]) -> Result<Vec<Chat>> {
     Ok(chats)
 }
 
+/// A llama-server that has been started for a client, and what it leaves.
+pub struct Started {
+    server: Server,
+    /// What the device has to say; nothing comes there from the CPU.
+    pub stats: PathBuf,
+}
+
+impl Started {
+    /// With our device. `name` is that of its files.
+    pub fn on_device(setup: &Setup, name: &str, arguments: &[&str]) -> Result<Self> {
+        let mut command = setup.session.on_cpu("llama-server")?;
+        let stats = setup.prepare(&mut command, name);
+        Self::start(setup, name, command, stats, arguments)
+    }
+
+    /// Without it.
+    pub fn on_cpu(setup: &Setup, name: &str, arguments: &[&str]) -> Result<Self> {
+        let command = setup.session.on_cpu("llama-server")?;
+        Self::start(setup, name, command, PathBuf::new(), arguments)
+    }
+
+    fn start(setup: &Setup, name: &str, mut command: Command, stats: PathBuf, arguments: &[&str]) -> Result<Self> {
+        let port = free_port()?;
+        command.arg("-m").arg(&setup.model).args(["--host", "127.0.0.1", "--port", &port.to_string(), "--offline"]);
+        command.args(arguments);
+        Ok(Self { server: Server::start(name, command, port, setup.work.path())?, stats })
+    }
+
+    /// Ends it well, so that it writes what is written at the end.
+    pub fn end(self) -> Result<()> {
+        let status = self.server.interrupt()?;
+        ensure!(status.success(), "llama-server ended with {status}");
+        Ok(())
+    }
+}
+
+/// What the server answers.
+pub fn post(started: &Started, path: &str, body: &Value) -> Result<Value> {
+    let url = format!("http://127.0.0.1:{}", started.server.port);
+    let mut command = python();
+    command.arg(script("post.py")).args([&url, path, &body.to_string()]);
+    let answer = run_helper(&mut command, LIMIT);
+    let answer = answer.with_context(|| format!("llama-server said\n{}", started.server.said()))?;
+    serde_json::from_str(&answer).with_context(|| format!("llama-server answered no JSON: {answer}"))
+}
+
 /// Sixteen chats at once on four slots.
 pub fn server(setup: &Setup) -> Result<String> {
-    let port = free_port()?;
-    let mut command = setup.session.on_cpu("llama-server")?;
-    let stats = setup.prepare(&mut command, "llama-server");
-    command.arg("-m").arg(&setup.model).args(["--host", "127.0.0.1", "--port", &port.to_string()]);
-    command.args(["--parallel", &SLOTS.to_string(), "-c", "2048", "--offline"]);
-    let mut server = Server::start("llama-server", command, port, setup.work.path())?;
-    let chats = chats(&format!("http://127.0.0.1:{port}/v1"), &[])
-        .with_context(|| format!("llama-server said\n{}", server.said()))?;
-    server.check_alive()?;
+    let arguments = ["--parallel", &SLOTS.to_string(), "-c", "2048"];
+    let mut started = Started::on_device(setup, "llama-server", &arguments)?;
+    let chats = chats(&format!("http://127.0.0.1:{}/v1", started.server.port), &[])
+        .with_context(|| format!("llama-server said\n{}", started.server.said()))?;
+    started.server.check_alive()?;
     ensure!(chats.len() == CHATS, "{} chats of {CHATS}", chats.len());
-    fair(&uses(&server.said())?)?;
-    let status = server.interrupt()?;
-    ensure!(status.success(), "llama-server ended with {status}");
+    fair(&uses(&started.server.said())?)?;
+    let stats = started.stats.clone();
+    started.end()?;
     let seen = chats.iter().take(2).map(|chat| format!("{} {:?}", chat.question, chat.answer));
     Ok(format!(
         "{CHATS} right answers, {} on each of {SLOTS} slots, {}; {}",
