@@ -146,6 +146,18 @@ fn the_statistics_of_the_user_are_read_if_this_run_wrote_them() {
 }
 
 #[test]
+fn without_a_place_for_statistics_the_program_runs_all_the_same() {
+    let root = tempfile::tempdir().unwrap();
+    let (program, _) = installation(root.path());
+    let path = format!("{}:/usr/bin:/bin", root.path().join("tools").display());
+    let mut command = Command::new(&program);
+    let output =
+        command.args(["run", "llama-tool"]).env("PATH", path).env("TMPDIR", "/no/such/folder").output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(7) && err.contains("there is no place for statistics"), "{err}");
+}
+
+#[test]
 fn a_quiet_run_becomes_the_program() {
     let root = tempfile::tempdir().unwrap();
     let (program, _) = installation(root.path());
@@ -159,7 +171,6 @@ fn a_quiet_run_becomes_the_program() {
     assert_eq!((String::from_utf8(output.stdout).unwrap(), output.stderr), (expected, Vec::new()));
 }
 
-/// Both ends count once: the program's own, and ours after it.
 #[rstest]
 #[case::terminate(Signal::SIGTERM, "TERM")]
 #[case::interrupt(Signal::SIGINT, "INT")]

@@ -68,27 +68,37 @@ pub fn run(arguments: &RunArguments) -> ExitCode {
     };
     let mut command = Command::new(&file);
     command.args(rest).envs(variables);
-    let cause = if arguments.quiet {
-        command.exec()
-    } else {
-        match accounted(command, &file, environment) {
+    let cause = match account(arguments, &file, environment) {
+        None => command.exec(),
+        Some(account) => match run_to_its_end(command, account) {
             Ok(code) => return code,
             Err(cause) => cause,
-        }
+        },
     };
     complain(&format!("{} cannot be started: {cause}", file.display()));
     ExitCode::from(if cause.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE })
 }
 
-/// Runs the program `file` to its end, and says what the NPU did.
+/// What is to be said at the end, if anything.
+fn account(arguments: &RunArguments, file: &Path, environment: &Environment) -> Option<Account> {
+    if arguments.quiet {
+        return None;
+    }
+    let no_place = |cause: &io::Error| {
+        complain(&format!("what the NPU does will not be said at the end: there is no place for statistics: {cause}"));
+    };
+    Account::open(file, environment).inspect_err(no_place).ok()
+}
+
+/// Runs a program to its end, and says what the NPU did.
 ///
 /// # Errors
 /// It cannot be started.
-fn accounted(mut command: Command, file: &Path, environment: &Environment) -> io::Result<ExitCode> {
-    let account = Account::open(file, environment)?;
+fn run_to_its_end(mut command: Command, account: Account) -> io::Result<ExitCode> {
     command.envs(account.variables());
     let status = Child::start(command)?.wait()?;
     complain(&account.line(status));
+    // Before a signal ends this process too.
     drop(account);
     Ok(child::end_like(status))
 }
