@@ -42,4 +42,6 @@ pub mod array;
 pub mod core;
 pub mod design;
 
-pub use array::{Array, ArrayError, HostMemory, Interval, LoadError, Occupation, Outcome, Resource, Timing, Use};
+pub use array::{
+    Array, ArrayError, HostMemory, Interval, LoadError, LockValues, Occupation, Outcome, Resource, Rules, Timing, Use,
+};

@@ -5,6 +5,7 @@
 //! are one from then on. So groups have nothing in common while they run, within a group cores run one after the other in the
 //! order of their tiles, and nothing depends on which thread runs what, or when.
 
+use super::rules::Rules;
 use super::tile::Tile;
 use super::view::{Size, View};
 use super::{Array, ArrayError, Result};
@@ -51,6 +52,7 @@ impl Groups {
 struct Job<'a> {
     tiles: Vec<&'a mut Tile>,
     running: Vec<(usize, usize)>,
+    rules: Rules,
 }
 
 /// What a core has done in a round.
@@ -67,7 +69,7 @@ impl Job<'_> {
         for (index, own) in &self.running {
             let Some(mut core) = self.tiles[*own].core.take() else { continue };
             let before = core.bundles();
-            let mut view = View { tiles: &mut self.tiles, own: *own, size, wanted: None, cycle: 0 };
+            let mut view = View { tiles: &mut self.tiles, own: *own, size, rules: self.rules, wanted: None, cycle: 0 };
             let stop = core.run(most, &mut view);
             let wanted = view.wanted.filter(|_| stop == Stop::Waits(Wait::Neighbour));
             done.push(Ran { index: *index, bundles: core.bundles() - before, stop, wanted });
@@ -153,12 +155,12 @@ impl Array {
 
     /// The groups of some cores.
     fn jobs(&mut self, running: &[usize]) -> Vec<Job<'_>> {
-        let first = &self.groups.first;
+        let (first, rules) = (&self.groups.first, self.rules);
         let mut job_of = vec![None; self.tiles.len()];
         let mut jobs: Vec<Job<'_>> = Vec::new();
         for index in running {
             job_of[first[*index]].get_or_insert_with(|| {
-                jobs.push(Job { tiles: Vec::new(), running: Vec::new() });
+                jobs.push(Job { tiles: Vec::new(), running: Vec::new(), rules });
                 jobs.len() - 1
             });
         }

@@ -9,8 +9,8 @@ use aie_hal::format::dma_channel::{ChannelControl, Direction, DmaTask, FinishOnT
 use aie_hal::format::register::TileKind;
 use std::collections::VecDeque;
 
-/// Tasks that wait in a channel's queue at most, besides the one that runs.
-const QUEUE: usize = 4;
+/// Tasks that a channel has at most, the one that runs included: more have not been seen to work on silicon.
+pub const QUEUE: usize = 4;
 /// Words counts of finished transfers that wait to be read at most.
 const COUNTS: usize = 4;
 
@@ -26,6 +26,12 @@ pub fn descriptor_register(kind: TileKind, number: u8) -> u32 {
         TileKind::Mem => MemTileBd::register(number),
         TileKind::Shim => ShimBd::register(number),
     }
+}
+
+/// The descriptor that a register is of.
+pub fn descriptor_at(kind: TileKind, offset: u32) -> Option<u8> {
+    let number = offset.checked_sub(descriptor_register(kind, 0))? / 0x20;
+    (number < u32::from(descriptors(kind))).then_some(number as u8)
 }
 
 /// Where a descriptor keeps the iteration it is at: word and lowest bit, six bits wide.
@@ -303,9 +309,14 @@ impl Channel {
         self.running.is_none() && self.queue.is_empty()
     }
 
+    /// The tasks that have not ended.
+    pub fn tasks(&self) -> impl Iterator<Item = &DmaTask> {
+        self.running.iter().map(|running| &running.task).chain(&self.queue)
+    }
+
     /// Puts a task into the queue. False if there is no room: then the task is lost.
     pub fn push(&mut self, task: DmaTask) -> bool {
-        let room = self.queue.len() + usize::from(self.running.is_some()) <= QUEUE;
+        let room = self.queue.len() + usize::from(self.running.is_some()) < QUEUE;
         if room {
             self.queue.push_back(task);
         } else {

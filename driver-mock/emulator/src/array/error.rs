@@ -101,8 +101,12 @@ pub enum ArrayError {
         /// Where everything is.
         report: Report,
     },
-    /// A task for a channel whose queue is full, which hardware loses.
-    #[error("the task queue of {} {channel} of tile ({column}, {row}) is full", direction_name(*.direction))]
+    /// A task for a channel whose queue is full, which hardware loses without a sign but a bit of the channel's status.
+    #[error(
+        "the task queue of {} {channel} of tile ({column}, {row}) holds {places} tasks that have not ended: \
+        a fifth push, of BD {descriptor}, is lost",
+        direction_name(*.direction)
+    )]
     QueueFull {
         /// Column of the tile.
         column: u8,
@@ -112,6 +116,43 @@ pub enum ArrayError {
         direction: Direction,
         /// The channel.
         channel: usize,
+        /// The first descriptor of the task.
+        descriptor: u8,
+        /// Tasks that fit, the one that runs included.
+        places: usize,
+    },
+    /// A write to a descriptor that a task has which has not ended.
+    #[error(
+        "BD {descriptor} of tile ({column}, {row}) is written while a task of {} {channel}, which begins at BD {task}, uses it",
+        direction_name(*.direction)
+    )]
+    LiveDescriptor {
+        /// Column of the tile.
+        column: u8,
+        /// Row of the tile.
+        row: u8,
+        /// The descriptor.
+        descriptor: u8,
+        /// Direction of the channel that has the task.
+        direction: Direction,
+        /// The channel.
+        channel: usize,
+        /// The task's first descriptor.
+        task: u8,
+    },
+    /// A lock that is set to what its six bits do not hold.
+    #[error(
+        "setting lock {lock} of tile ({column}, {row}) to {value}, outside of 0 to 63: silicon keeps its low six bits"
+    )]
+    LockValue {
+        /// Column of the tile.
+        column: u8,
+        /// Row of the tile.
+        row: u8,
+        /// The lock, as the tile numbers it.
+        lock: usize,
+        /// What was written.
+        value: u32,
     },
 }
 

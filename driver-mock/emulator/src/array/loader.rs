@@ -131,16 +131,16 @@ impl Array {
         for (number, operation) in stream.operations().enumerate() {
             let waiter = match operation {
                 Instruction::Write { address, value } => {
-                    self.write_queued(address, value, u32::MAX, host)?;
+                    self.write_at(address, value, u32::MAX)?;
                     None
                 }
                 Instruction::MaskWrite { address, value, mask } => {
-                    self.write_queued(address, value, mask, host)?;
+                    self.write_at(address, value, mask)?;
                     None
                 }
                 Instruction::BlockWrite { address, data } => {
                     for (index, value) in data.iter().enumerate() {
-                        self.write_queued(u64::from(address) + 4 * index as u64, value, u32::MAX, host)?;
+                        self.write_at(u64::from(address) + 4 * index as u64, value, u32::MAX)?;
                     }
                     None
                 }
@@ -274,24 +274,5 @@ impl Array {
         }
         let pdi = Pdi::parse(&bytes).map_err(|problem: FormatError| error(problem.to_string()))?;
         self.load(&pdi, host)
-    }
-
-    /// A write of the stream. Where it would overflow a task queue the array gets the time to make room.
-    fn write_queued(
-        &mut self,
-        address: u64,
-        value: u32,
-        mask: u32,
-        host: &mut impl HostMemory,
-    ) -> Result<(), LoadError> {
-        match self.write_at(address, value, mask) {
-            // The hardware loses a task that finds a full queue. How fast queues drain depends on the time that operations
-            // take, which is not modelled: a task is lost for certain only if the queue is full when nothing moves any more.
-            Err(LoadError::Array(ArrayError::QueueFull { .. })) => {
-                self.settle(host)?;
-                self.write_at(address, value, mask)
-            }
-            other => other,
-        }
     }
 }

@@ -14,6 +14,7 @@ mod host;
 mod loader;
 mod registers;
 mod report;
+mod rules;
 mod schedule;
 mod stream;
 mod switching;
@@ -27,6 +28,7 @@ pub use error::{ArrayError, DmaProblem};
 pub use host::HostMemory;
 pub use loader::{LoadError, Outcome};
 pub use report::{Report, Waiter, What, Who};
+pub use rules::{LockValues, Rules};
 pub use timeline::{Interval, Occupation};
 
 use crate::core::{Core, EarlyRead, Layout};
@@ -55,6 +57,7 @@ pub struct Array {
     columns: u8,
     rows: u8,
     tiles: Vec<Tile>,
+    rules: Rules,
     /// Cycles after which a run ends with an error.
     cycle_limit: u64,
     /// Bundles of the core that has executed most in this round.
@@ -73,6 +76,11 @@ const CYCLE_LIMIT: u64 = 4_000_000_000;
 impl Array {
     /// An array of columns with a shim, a mem tile and `rows - 2` cores each, as after reset: memory and locks zero.
     pub fn new(isa: &'static Isa, columns: u8, rows: u8) -> Self {
+        Self::with_rules(isa, columns, rows, Rules::default())
+    }
+
+    /// [`Array::new`] under other rules than the strict ones.
+    pub fn with_rules(isa: &'static Isa, columns: u8, rows: u8, rules: Rules) -> Self {
         let layout = Arc::new(Layout::new(isa));
         let mut tiles = Vec::new();
         for column in 0..columns {
@@ -122,6 +130,7 @@ impl Array {
             columns,
             rows,
             tiles,
+            rules,
             cycle_limit: CYCLE_LIMIT,
             longest_run: 0,
             now: 0,

@@ -3,8 +3,9 @@
 //! Registers without an effect keep what is written to them. An access that hardware answers with an error, or that
 //! has no model, is a typed error; no address and no value is a reason to panic.
 
+use super::dma;
 use super::tile::{SIDE, Tile};
-use super::transfer::{LOCK_VALUES, acquire};
+use super::transfer::acquire;
 use super::{Array, ArrayError, PROGRAM, Result};
 use aie_hal::format::dma_channel::{Direction, DmaTask};
 use aie_hal::format::register::TileKind;
@@ -106,10 +107,10 @@ impl Array {
                 return Ok(acquired.into());
             }
             let sum = *held + value;
-            if !LOCK_VALUES.contains(&sum) {
+            let Some(value_held) = self.rules.lock_values.hold(sum) else {
                 return Err(ArrayError::LockRange { column, row, lock, value: sum });
-            }
-            *held = sum;
+            };
+            *held = value_held;
             releases.add(value, self.now);
             return Ok(1);
         }
@@ -145,10 +146,14 @@ impl Array {
             return Ok(());
         }
         if let Some(lock) = lock_index(tile.kind, offset) {
-            tile.locks[lock] = (value & 0x3f).cast_signed();
+            let Some(held) = self.rules.lock_values.hold(value.min(i32::MAX as u32).cast_signed()) else {
+                return Err(ArrayError::LockValue { column, row, lock, value });
+            };
+            tile.locks[lock] = held;
             tile.releases[lock].set(tile.locks[lock], self.now);
             return Ok(());
         }
+        self.check_descriptor_free(index, offset)?;
         if self.write_event(index, offset, value) || self.write_channel(index, offset, value)? {
             return Ok(());
         }
@@ -199,6 +204,24 @@ impl Array {
         Ok(())
     }
 
+    /// Checks that a register is not of a descriptor that a task uses which waits or runs.
+    fn check_descriptor_free(&self, index: usize, offset: u32) -> Result<()> {
+        let tile = &self.tiles[index];
+        let Some(descriptor) = dma::descriptor_at(tile.kind, offset) else { return Ok(()) };
+        for direction in DIRECTIONS {
+            for (channel, state) in tile.channels[direction as usize].iter().enumerate() {
+                let task = state.tasks().find(|task| tile.chain(task.descriptor).any(|used| used == descriptor));
+                // A packet may have chosen a descriptor that is in no chain.
+                let runs = state.running.as_ref().filter(|running| running.descriptor_id == descriptor);
+                if let Some(task) = task.or(runs.map(|running| &running.task)) {
+                    let (column, row, task) = (tile.column, tile.row, task.descriptor);
+                    return Err(ArrayError::LiveDescriptor { column, row, descriptor, direction, channel, task });
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Raises an event by its number, or clears events that have happened. False if the register is for neither.
     fn write_event(&mut self, index: usize, offset: u32, value: u32) -> bool {
         let tile = &mut self.tiles[index];
@@ -238,7 +261,8 @@ impl Array {
                 }
                 if !state.push(task) {
                     let (column, row) = (tile.column, tile.row);
-                    return Err(ArrayError::QueueFull { column, row, direction, channel });
+                    let (descriptor, places) = (task.descriptor, dma::QUEUE);
+                    return Err(ArrayError::QueueFull { column, row, direction, channel, descriptor, places });
                 }
                 tile.busy |= 1 << (SIDE * direction as usize + channel);
             }

@@ -1,12 +1,13 @@
 //! One tile: memory, locks, DMA channels, stream switch, and a core if it has one.
 
 use super::clock::Releases;
-use super::dma::Channel;
+use super::dma::{self, Channel, Descriptor};
 use super::fifo::Fifo;
 use super::stream::{Sink, Switch};
 use super::switching::Place;
 use super::timeline::Record;
 use crate::core::{Core, Wait};
+use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::register::TileKind;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -109,6 +110,18 @@ impl Tile {
         self.control.clear();
         self.responses.clear();
         self.wait = None;
+    }
+
+    /// The descriptors of a task that begins at one, each once.
+    pub fn chain(&self, first: u8) -> impl Iterator<Item = u8> {
+        let mut seen = 0_u64;
+        std::iter::successors(Some(first), move |number| {
+            seen |= 1_u64.checked_shl((*number).into())?;
+            let at = dma::descriptor_register(self.kind, *number);
+            let words = std::array::from_fn(|word| self.register(at + 4 * word as u32));
+            let next = Descriptor::load(self.kind, &words, Direction::StreamToMemory, self.column, self.row).next;
+            next.filter(|next| seen >> (next & 0x3f) & 1 == 0)
+        })
     }
 
     /// A register as it was written.

@@ -15,8 +15,6 @@ use aie_hal::format::register::TileKind;
 
 /// Words that a channel moves in one round at most; every change of its state counts as one.
 pub const BURST: usize = 256;
-/// Values that a lock can have.
-pub const LOCK_VALUES: std::ops::RangeInclusive<i32> = 0..=63;
 /// Channels of a mem tile that reach its neighbours too.
 const FAR_CHANNELS: usize = 4;
 
@@ -211,12 +209,11 @@ impl Array {
         if let Some((number, value)) = running.descriptor.release {
             let (tile, lock) = self.dma_lock(site, number)?;
             let clock = self.tiles[index].channels[direction as usize][channel].clock;
+            let sum = self.tiles[tile].locks[lock] + value;
+            let held = self.rules.lock_values.hold(sum);
+            let held = held.ok_or_else(|| self.dma_error(site, DmaProblem::LockRange { lock: number, value: sum }))?;
             let tile = &mut self.tiles[tile];
-            let sum = tile.locks[lock] + value;
-            if !LOCK_VALUES.contains(&sum) {
-                return Err(self.dma_error(site, DmaProblem::LockRange { lock: number, value: sum }));
-            }
-            tile.locks[lock] = sum;
+            tile.locks[lock] = held;
             tile.releases[lock].add(value, clock);
         }
         let out_of_order = self.tiles[index].channels[direction as usize][channel].control.out_of_order()

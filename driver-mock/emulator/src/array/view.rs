@@ -4,8 +4,8 @@
 
 use super::Array;
 use super::fifo::Word;
+use super::rules::Rules;
 use super::tile::Tile;
-use super::transfer::LOCK_VALUES;
 use crate::core::{Fault, Reach, Surroundings};
 
 /// Where the cascade comes from (bit 0: north or west) and goes to (bit 1: south or east).
@@ -48,6 +48,7 @@ pub struct View<'a, 'b> {
     /// Which of them is its own.
     pub own: usize,
     pub size: Size,
+    pub rules: Rules,
     /// The tile outside of its group that it has wanted to reach.
     pub wanted: Option<(u8, u8)>,
     /// Its own cycle.
@@ -138,12 +139,10 @@ impl Surroundings for View<'_, '_> {
 
     fn change_lock(&mut self, id: u32, by: i32) -> Result<(), Fault> {
         let (now, lock) = (self.now(), id as usize % 16);
+        let rules = self.rules;
         let tile = self.lock_tile(id)?;
         let value = tile.locks[lock].saturating_add(by);
-        if !LOCK_VALUES.contains(&value) {
-            return Err(Fault::LockRange { id, value });
-        }
-        tile.locks[lock] = value;
+        tile.locks[lock] = rules.lock_values.hold(value).ok_or(Fault::LockRange { id, value })?;
         if by < 0 {
             let there = tile.releases[lock].take(-by);
             self.wait_until(there);

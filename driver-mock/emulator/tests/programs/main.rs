@@ -15,6 +15,7 @@ mod reports;
 mod rig;
 mod scalar;
 mod streams;
+mod strict;
 mod timing;
 mod vector;
 

@@ -6,7 +6,7 @@ use aie_emulator::{ArrayError, LoadError, Outcome};
 use aie_hal::format::bd::{CoreBd, MemTileBd, ShimBd};
 use aie_hal::format::cdo::{Cdo, CdoBuilder};
 use aie_hal::format::dma_channel::Direction::{MemoryToStream, StreamToMemory};
-use aie_hal::format::dma_channel::{DmaChannel, DmaTask};
+use aie_hal::format::dma_channel::DmaChannel;
 use aie_hal::format::instructions::{ARRAY_OFFSET, Instruction};
 use aie_hal::format::register::{RegisterWrite, TileKind};
 use aie_hal::format::stream_switch::{PacketSlot, Port};
@@ -204,8 +204,8 @@ fn cascades_wait_for_their_neighbour() {
 fn operations_of_a_stream_are_in_front() {
     let mut rig = rig();
     rig.mem_bd(MEM, 0, mem_linear(8));
-    rig.start_once(MEM, StreamToMemory, 3, 24);
     rig.mem_bd(MEM, 24, mem_linear(8));
+    rig.start_once(MEM, StreamToMemory, 3, 24);
     rig.load().unwrap();
     let sync = |rig: &mut Rig| {
         rig.execute(|writer| {
@@ -405,35 +405,16 @@ fn configurations_say_what_is_wrong() {
         explained(merge.to_string()),
         "register 0x3f808 of tile (1, 2): merging packets in a fixed order is not modelled"
     );
-    // One that runs and four that wait would have room; nothing runs while a configuration is loaded.
-    let full = load(&|cdo| (0..6).for_each(|_| _ = cdo.write(address(1, 1, 0xa_0604), 0)));
-    assert_eq!(explained(full.to_string()), "the task queue of S2MM 0 of tile (1, 1) is full");
-}
-
-#[test]
-fn queues_drain_while_a_stream_runs() {
-    let mut rig = rig();
-    rig.words(MEM, 0, &[9; 4]);
-    rig.mem_bd(MEM, 0, mem_linear(4));
-    rig.mem_bd(MEM, 1, MemTileBd { address: MemTileBd::OWN_MEMORY + 0x1000, ..mem_linear(4) });
-    rig.circuit(MEM, Port::Dma(0), Port::Dma(0));
-    rig.load().unwrap();
-    let queue = |direction| {
-        let channel = DmaChannel::new(TileKind::Mem, direction, 0).unwrap();
-        u64::from(aie_hal::format::tile_address(1, 1, channel.task_queue()))
-    };
-    let start = |rig: &mut Rig, count: usize, directions: &[(aie_hal::format::dma_channel::Direction, u8)]| {
-        rig.execute(|writer| {
-            for (direction, descriptor) in (0..count).flat_map(|_| directions.iter().copied()) {
-                let value = DmaTask { descriptor, repeat: 0, token: false }.encode();
-                writer.push(&Instruction::Write { address: queue(direction), value });
-            }
-        })
-    };
-    // Both ends keep up with each other; with one end alone the queue stays full.
-    assert_eq!(start(&mut rig, 20, &[(MemoryToStream, 0), (StreamToMemory, 1)]), Ok(Outcome::Completed));
-    let full = start(&mut rig, 20, &[(StreamToMemory, 1)]).unwrap_err();
-    assert_eq!(full, "the task queue of S2MM 0 of tile (1, 1) is full");
+    let full = load(&|cdo| (0..5).for_each(|number| _ = cdo.write(address(1, 1, 0xa_0604), number)));
+    assert_eq!(
+        explained(full.to_string()),
+        "the task queue of S2MM 0 of tile (1, 1) holds 4 tasks that have not ended: a fifth push, of BD 4, is lost"
+    );
+    let lock = load(&|cdo| _ = cdo.write(address(1, 1, 0xc_0030), 74));
+    assert_eq!(
+        explained(lock.to_string()),
+        "setting lock 3 of tile (1, 1) to 74, outside of 0 to 63: silicon keeps its low six bits"
+    );
 }
 
 #[test]

@@ -1,0 +1,34 @@
+//! What the array makes of what silicon does not forgive. The default stops with an error that names the fault; where it is known
+//! what silicon does instead, silently, a setting does that.
+
+/// How an array behaves where programs break rules, and what differs between machines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rules {
+    /// Lock values outside of 0 to 63.
+    pub lock_values: LockValues,
+}
+
+/// What becomes of a lock value above 63: an initial one, or the sum of a release.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LockValues {
+    /// An error.
+    #[default]
+    Reject,
+    /// The low six bits, without a word: seen on silicon for initial values, not measured for releases.
+    Truncate,
+}
+
+/// Values that a lock can have.
+const RANGE: std::ops::RangeInclusive<i32> = 0..=63;
+
+impl LockValues {
+    /// What a lock holds that is to become `value`; None if that is an error.
+    pub(super) fn hold(self, value: i32) -> Option<i32> {
+        match self {
+            _ if RANGE.contains(&value) => Some(value),
+            Self::Truncate if value > 63 => Some(value & 0x3f),
+            Self::Reject | Self::Truncate => None,
+        }
+    }
+}

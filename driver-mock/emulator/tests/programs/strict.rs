@@ -1,0 +1,174 @@
+//! What silicon loses or breaks without a word is an error here, at the operation that does it.
+
+use super::rig::{At, Machine, Rig};
+use aie_emulator::{Array, LockValues, Outcome, Rules};
+use aie_hal::format::bd::{CoreBd, MemTileBd, ShimBd};
+use aie_hal::format::cdo::{Cdo, CdoBuilder};
+use aie_hal::format::dma_channel::Direction::{MemoryToStream, StreamToMemory};
+use aie_hal::format::dma_channel::{Direction, DmaChannel, DmaTask};
+use aie_hal::format::instructions::{Instruction, InstructionWriter};
+use aie_hal::format::register::TileKind;
+use aie_hal::format::stream_switch::Port;
+use aie_hal::format::tile_address;
+use aie_isa::Isa;
+
+const MEM: At = (1, 1);
+const CORE: At = (1, 2);
+const SHIM: At = (1, 0);
+
+fn rig() -> Rig {
+    Rig::new(Machine { isa: Isa::aie2(), fault: None })
+}
+
+fn kind((_, row): At) -> TileKind {
+    [TileKind::Shim, TileKind::Mem, TileKind::Core][usize::from(row)]
+}
+
+fn push(writer: &mut InstructionWriter, at: At, direction: Direction, descriptor: u8, token: bool) {
+    let channel = DmaChannel::new(kind(at), direction, 0).unwrap();
+    let address = u64::from(tile_address(at.0, at.1, channel.task_queue()));
+    writer.push(&Instruction::Write { address, value: DmaTask { descriptor, repeat: 0, token }.encode() });
+}
+
+fn wait(writer: &mut InstructionWriter, at: At, direction: Direction) {
+    let (column, row) = at;
+    writer.push(&Instruction::Sync { direction, column, row, columns: 1, rows: 1, channel: 0 });
+}
+
+/// A mem tile that copies four words within itself: BD 0 reads them, BD 1 writes them.
+fn copying() -> Rig {
+    let mut rig = rig();
+    let linear = |address| MemTileBd { address, length: 4, valid: true, ..MemTileBd::default() };
+    rig.words(MEM, 0x100, &[9; 4]);
+    rig.mem_bd(MEM, 0, linear(MemTileBd::OWN_MEMORY + 0x40));
+    rig.mem_bd(MEM, 1, linear(MemTileBd::OWN_MEMORY + 0x1000));
+    rig.circuit(MEM, Port::Dma(0), Port::Dma(0));
+    rig.load().unwrap();
+    rig
+}
+
+#[test]
+fn a_fifth_push_is_lost() {
+    let both = [(MemoryToStream, 0), (StreamToMemory, 1)];
+    // Tasks that would end by themselves do not make room: how fast they do is not what a stream may count on.
+    let full = copying().execute(|writer| {
+        for (direction, descriptor) in (0..5).flat_map(|_| both) {
+            push(writer, MEM, direction, descriptor, false);
+        }
+    });
+    let lost =
+        "the task queue of MM2S 0 of tile (1, 1) holds 4 tasks that have not ended: a fifth push, of BD 0, is lost";
+    assert_eq!(full, Err(lost.to_owned()));
+}
+
+#[test]
+fn a_task_waited_for_makes_room() {
+    let outcome = copying().execute(|writer| {
+        for number in 0..20 {
+            if number >= 4 {
+                wait(writer, MEM, StreamToMemory);
+            }
+            push(writer, MEM, MemoryToStream, 0, false);
+            push(writer, MEM, StreamToMemory, 1, true);
+        }
+    });
+    assert_eq!(outcome, Ok(Outcome::Completed));
+}
+
+/// Pushes a task of BD 2, which leads to BD 3, and then writes a word of BD 3; with a wait between them if `waits`.
+fn rewritten(at: At, waits: bool) -> Result<Outcome, String> {
+    let mut rig = rig();
+    let buffer = rig.buffer(&[7; 8]);
+    for (number, next) in [(2, true), (3, false)] {
+        match kind(at) {
+            TileKind::Shim => {
+                let bd = ShimBd { use_next: next, next: 3, ..ShimBd::linear(4, 2) };
+                rig.shim_bd(at, number, buffer, bd);
+            }
+            TileKind::Mem => {
+                let address = MemTileBd::OWN_MEMORY + 0x40;
+                let bd = MemTileBd { address, length: 4, use_next: next, next: 3, valid: true, ..MemTileBd::default() };
+                rig.mem_bd(at, number, bd);
+            }
+            TileKind::Core => {
+                let bd = CoreBd { address: 0x40, length: 4, use_next: next, next: 3, valid: true, ..CoreBd::default() };
+                rig.core_bd(at, number, bd);
+            }
+        }
+    }
+    // The words go round through the tile's own switch to a channel that takes them.
+    match kind(at) {
+        TileKind::Shim => {
+            rig.shim_dma(at.0, MemoryToStream, 0);
+            rig.shim_dma(at.0, StreamToMemory, 0);
+            rig.circuit(at, Port::South(3), Port::South(2));
+            rig.shim_bd(at, 4, buffer, ShimBd::linear(8, 2));
+        }
+        TileKind::Mem => {
+            rig.circuit(at, Port::Dma(0), Port::Dma(0));
+            let address = MemTileBd::OWN_MEMORY + 0x80;
+            rig.mem_bd(at, 4, MemTileBd { address, length: 8, valid: true, ..MemTileBd::default() });
+        }
+        TileKind::Core => {
+            rig.circuit(at, Port::Dma(0), Port::Dma(0));
+            rig.core_bd(at, 4, CoreBd { address: 0x80, length: 8, valid: true, ..CoreBd::default() });
+        }
+    }
+    rig.load()?;
+    rig.execute(|writer| {
+        push(writer, at, StreamToMemory, 4, false);
+        push(writer, at, MemoryToStream, 2, true);
+        if waits {
+            wait(writer, at, MemoryToStream);
+        }
+        let register = match kind(at) {
+            TileKind::Shim => ShimBd::register(3),
+            TileKind::Mem => MemTileBd::register(3),
+            TileKind::Core => CoreBd::register(3),
+        };
+        writer.push(&Instruction::Write { address: tile_address(at.0, at.1, register + 4).into(), value: 0 });
+    })
+}
+
+#[test]
+fn descriptors_of_tasks_that_have_not_ended_are_not_written() {
+    for at in [SHIM, MEM, CORE] {
+        let error =
+            format!("BD 3 of tile (1, {}) is written while a task of MM2S 0, which begins at BD 2, uses it", at.1);
+        assert_eq!(rewritten(at, false), Err(error));
+        assert_eq!(rewritten(at, true), Ok(Outcome::Completed));
+    }
+}
+
+#[test]
+fn a_configuration_does_not_write_live_descriptors_either() {
+    let mut rig = rig();
+    rig.start_once(CORE, StreamToMemory, 0, 5);
+    rig.words(CORE, CoreBd::register(6), &[0; 6]);
+    rig.words(CORE, CoreBd::register(5), &[0; 6]);
+    let error = "BD 5 of tile (1, 2) is written while a task of S2MM 0, which begins at BD 5, uses it";
+    assert_eq!(rig.load(), Err(error.to_owned()));
+}
+
+#[test]
+fn locks_keep_six_bits_where_that_is_asked_for() {
+    let truncating = || {
+        let mut rules = Rules::default();
+        rules.lock_values = LockValues::Truncate;
+        Array::with_rules(Isa::aie2(), 1, 3, rules)
+    };
+    let mut cdo = CdoBuilder::new();
+    cdo.write(tile_address(0, 1, 0xc_0000).into(), 74);
+    let bytes = cdo.finish().unwrap();
+    let cdo = Cdo::parse(&bytes).unwrap();
+    let mut host = super::rig::Host::default();
+    let mut array = truncating();
+    array.load_cdo(&cdo, &mut host).unwrap();
+    assert_eq!(array.read(0, 1, 0xc_0000), Ok(10));
+    // A release of 60 by reading: 10 + 60 is 70, of which 6 stays.
+    assert_eq!(array.access(0, 1, 0xd_0000 | 60 << 2), Ok(1));
+    assert_eq!(array.read(0, 1, 0xc_0000), Ok(6));
+    assert!(Array::new(Isa::aie2(), 1, 3).load_cdo(&cdo, &mut host).is_err());
+    // Below zero stays an error.
+    assert!(truncating().access(0, 1, 0xd_0000 | 0x7f << 2).is_err());
+}
