@@ -154,9 +154,35 @@ const POINTER: &str = "movxm p0, #0x70000\n";
     &hardware_loop(".128 jz r2, #body\n.128 nop", "nop"),
     &["loop end in delay slots"]
 )]
+#[case::part_word_store_in_the_last_bundle(
+    &hardware_loop(&format!("st.s16 r1, [p0, #0]\n{}", nops(8)), "nop"),
+    &hardware_loop(&nops(8), "st.s16 r1, [p0, #0]").replace("\nst r1", &format!("\n{}st r1", nops(8))),
+    &["part word store at loop end"]
+)]
+#[case::part_word_store_in_the_last_bundle_but_one(
+    &hardware_loop(&format!(".128 st.s16 r1, [p0, #0]\n{}", ".128 nop\n".repeat(8)), "nop"),
+    &hardware_loop(&format!("{}.128 st.s16 r1, [p0, #0]", ".128 nop\n".repeat(8)), "nop")
+        .replace("\nst r1", &format!("\n{}st r1", nops(8))),
+    &["part word store at loop end"]
+)]
 fn a_mistake_is_found(#[case] right: &str, #[case] wrong: &str, #[case] expected: &[&str]) {
     assert_eq!(rules(right), [""; 0], "{:#?}", report(right).findings);
     assert_eq!(rules(wrong), expected, "{:#?}", report(wrong).findings);
+}
+
+/// AIE2P goes on at the beginning of the 16 bytes: that is harmless only where nothing is in front of the target.
+#[test]
+fn aie2p_does_not_jump_into_16_bytes_of_instructions() {
+    for (isa, front, expected) in [
+        (Isa::aie2p(), "mova r1, #0", Severity::Error),
+        (Isa::aie2p(), "nop", Severity::Warning),
+        (Isa::aie2(), "mova r1, #0", Severity::Warning),
+    ] {
+        let code = isa.assemble(&format!("j #there\n{}.align 16\n{front}\nthere: done", nops(5))).unwrap();
+        let report = check(&Program::new(isa, &code));
+        let found: Vec<_> = report.findings.iter().map(|finding| finding.problem.severity()).collect();
+        assert_eq!(found, [expected], "{:#?}", report.findings);
+    }
 }
 
 /// LLVM asks for seven bundles: six between the last setting and the last bundle of the loop.

@@ -45,3 +45,4 @@ pub mod design;
 pub use array::{
     Array, ArrayError, HostMemory, Interval, LoadError, LockValues, Occupation, Outcome, Resource, Rules, Timing, Use,
 };
+pub use core::Jumps;

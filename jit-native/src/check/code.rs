@@ -2,7 +2,7 @@
 
 use super::finding::Problem;
 use super::program::Program;
-use aie_isa::{Bundle, Bypass, DecodeError, Decoded, Direction, Form, Isa, Kind, Register, Value};
+use aie_isa::{Access, Bundle, Bypass, DecodeError, Decoded, Direction, Form, Isa, Kind, Register, Value};
 use std::collections::BTreeMap;
 
 /// Bundles behind a branch that are executed before it takes effect.
@@ -87,6 +87,8 @@ pub struct Placed {
     pub lock: Option<Lock>,
     /// Accesses of data memory outside of the stack.
     pub accesses: Vec<MemoryAccess>,
+    /// Whether it stores part of a word.
+    pub stores_part: bool,
     /// What `ls`, `le` and `lc` are set to; `Some(None)` for a value that is not in the instruction.
     pub sets: [Option<Option<u32>>; 3],
 }
@@ -205,7 +207,9 @@ impl<'p> Code<'p> {
             }
         }
         let ports = first..self.ports.len() as PortId;
-        Placed { address, bytes, decoded, ports, holds, branch, done, lock, accesses, sets }
+        let part = |slot: &Decoded<'_>| matches!(slot.instruction.access, Some(Access::PartWordStore { .. }));
+        let stores_part = decoded.slots.iter().any(part);
+        Placed { address, bytes, decoded, ports, holds, branch, done, lock, accesses, stores_part, sets }
     }
 
     fn branch(&self, decoded: &Decoded<'static>, first_port: usize) -> Branch {

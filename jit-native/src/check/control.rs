@@ -1,6 +1,6 @@
 //! Rules about branches and zero-overhead loops.
 
-use super::code::{DELAY_SLOTS, LOOP_REGISTERS, Target};
+use super::code::{DELAY_SLOTS, LOOP_REGISTERS, Placed, Target};
 use super::finding::Problem;
 use super::paths::{LOOP_DISTANCE, Paths};
 use super::program::PROGRAM_BYTES;
@@ -17,7 +17,8 @@ pub fn check(paths: &mut Paths<'_>) {
             let stated = paths.resolved.get(&placed.address);
             match branch.target {
                 Target::Address(target) if target % ALIGNMENT != 0 => {
-                    problems.push((id, Problem::TargetAlignment { target }));
+                    let certain = paths.code.isa().name() == "aie2p" && follows_instructions(paths, target);
+                    problems.push((id, Problem::TargetAlignment { target, certain }));
                 }
                 Target::Register(_) if stated.is_none_or(|targets| targets.is_empty()) => {
                     problems.push((id, Problem::UnknownTarget));
@@ -61,6 +62,13 @@ pub fn check(paths: &mut Paths<'_>) {
                 problems.push((bundle, Problem::LoopSetLate { register, bundles, needed, end }));
             }
         }
+        let before = |placed: &&Placed| placed.address + placed.bytes == end;
+        let last_two = [Some(&paths.code.bundles[bundle as usize]), paths.code.bundles.iter().find(before)];
+        for (bundles, placed) in (0..).zip(last_two) {
+            if placed.is_some_and(|placed| placed.stores_part) {
+                problems.push((bundle, Problem::PartWordStoreAtLoopEnd { bundles, end }));
+            }
+        }
         if let Some(other) = branch_before(paths, end) {
             problems.push((bundle, Problem::LoopEndInDelaySlots { other }));
         }
@@ -72,6 +80,21 @@ pub fn check(paths: &mut Paths<'_>) {
     if let Some(end) = ends.max().filter(|end| *end > PROGRAM_BYTES) {
         paths.report_at(0, String::new(), Problem::ProgramSize { end, limit: PROGRAM_BYTES });
     }
+}
+
+/// Whether the 16 bytes that contain an address have anything but whole bundles without instructions in front of it.
+fn follows_instructions(paths: &Paths<'_>, address: u32) -> bool {
+    let mut at = address & !(ALIGNMENT - 1);
+    while at < address {
+        let decoded = paths.code.program.bytes_at(at).and_then(|bytes| paths.code.isa().decode(bytes).ok());
+        match decoded {
+            Some(bundle) if bundle.slots.iter().all(|slot| slot.instruction.is_nop()) => {
+                at += bundle.format.bytes() as u32;
+            }
+            _ => return true,
+        }
+    }
+    at != address
 }
 
 /// A branch whose delay slots contain the bundle at an address.

@@ -45,6 +45,8 @@ pub enum Problem {
     TargetAlignment {
         /// Where it goes.
         target: u32,
+        /// Whether silicon is known to go wrong: AIE2P goes on at the beginning of the 16 bytes, where there are instructions.
+        certain: bool,
     },
     /// One of the five bundles behind a branch is a branch.
     #[error("a branch in the delay slots of the branch at {other:#x}")]
@@ -87,6 +89,16 @@ pub enum Problem {
         address: u32,
         /// Its length.
         bytes: u32,
+    },
+    /// A store of part of a word at the end of a zero-overhead loop, which silicon loses when it jumps back.
+    #[error(
+        "a store of part of a word, {bundles} bundles before the last of a zero-overhead loop at {end:#x}, is lost"
+    )]
+    PartWordStoreAtLoopEnd {
+        /// Bundles between it and the last.
+        bundles: u8,
+        /// The last bundle's address.
+        end: u32,
     },
     /// No path reaches the bundle that `le` names, or it names none.
     #[error("le is {end:#x}, and no path comes to a bundle there")]
@@ -228,7 +240,7 @@ impl Problem {
             | Self::ReturnWithoutCall
             | Self::TooMany { .. }
             | Self::LoopRegister { .. }
-            | Self::TargetAlignment { .. }
+            | Self::TargetAlignment { certain: false, .. }
             | Self::Undefined { .. }
             | Self::Unit { certain: false, .. }
             | Self::LockTooEarly { .. }
@@ -254,6 +266,7 @@ impl Problem {
             Self::LoopRegister { .. } => "loop register",
             Self::LoopStart { .. } => "loop start",
             Self::LoopEnd { .. } => "loop end",
+            Self::PartWordStoreAtLoopEnd { .. } => "part word store at loop end",
             Self::LoopEndNotReached { .. } => "loop end not reached",
             Self::LoopEndInDelaySlots { .. } => "loop end in delay slots",
             Self::LoopSetLate { .. } => "loop set late",

@@ -105,7 +105,12 @@ impl Array {
                     switch,
                     sinks,
                     places,
-                    core: (kind == TileKind::Core).then(|| Core::new(isa, Arc::clone(&layout), PROGRAM, id)),
+                    core: (kind == TileKind::Core).then(|| {
+                        let mut core = Core::new(isa, Arc::clone(&layout), PROGRAM, id);
+                        core.set_jumps(rules.jumps);
+                        core.reset();
+                        core
+                    }),
                     busy: 0,
                     shim_channels: [0; 2],
                     core_input: Fifo::default(),

@@ -1,12 +1,16 @@
 //! What the array makes of what silicon does not forgive. The default stops with an error that names the fault; where it is known
 //! what silicon does instead, silently, a setting does that.
 
+use crate::core::Jumps;
+
 /// How an array behaves where programs break rules, and what differs between machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rules {
     /// Lock values outside of 0 to 63.
     pub lock_values: LockValues,
+    /// Jumps of AIE2P to addresses that are not multiples of 16.
+    pub jumps: Jumps,
 }
 
 /// What becomes of a lock value above 63: an initial one, or the sum of a release.

@@ -222,9 +222,27 @@ pub enum Fault {
         /// What it would be.
         value: i32,
     },
+    /// A jump of AIE2P into a line of program memory, behind instructions.
+    #[error("a jump to {target:#x}, which is not a multiple of 16: silicon goes on at {:#x}", target & !15)]
+    UnalignedJump {
+        /// The target.
+        target: u32,
+    },
     /// A branch within the delay slots of another.
     #[error("a branch within the delay slots of another")]
     BranchInDelaySlots,
+}
+
+/// What a core of AIE2P makes of a jump to an address that is not a multiple of 16. Where the bytes in front of it in its line are
+/// bundles that do nothing, both are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Jumps {
+    /// It stops.
+    #[default]
+    Reject,
+    /// It goes on at the beginning of the line of 16 bytes, while its program counter has the target: so a hardware loop behind
+    /// it never sees its end. Inferred from programs that hung on silicon.
+    Silicon,
 }
 
 /// How a run of a core ended.
@@ -254,6 +272,7 @@ pub struct Core {
     program: Program,
     pipeline: Pipeline,
     core_id: u32,
+    jumps: Jumps,
 }
 
 impl Core {
@@ -261,15 +280,21 @@ impl Core {
     ///
     /// `program_bytes`: size of program memory. `core_id`: what the program reads as its core's number.
     pub fn new(isa: &'static Isa, layout: Arc<Layout>, program_bytes: usize, core_id: u32) -> Self {
-        let (program, pipeline) = (Program::new(program_bytes), Pipeline::new(isa, &layout, core_id));
-        Self { isa, layout, program, pipeline, core_id }
+        let jumps = Jumps::default();
+        let (program, pipeline) = (Program::new(program_bytes), Pipeline::new(isa, &layout, core_id, jumps));
+        Self { isa, layout, program, pipeline, core_id, jumps }
+    }
+
+    /// Sets what unaligned jumps do, from the next reset on.
+    pub fn set_jumps(&mut self, jumps: Jumps) {
+        self.jumps = jumps;
     }
 
     /// Back to the state after reset; program memory stays.
     pub fn reset(&mut self) {
         let mut early_reads = self.pipeline.early_reads.take();
         early_reads.iter_mut().for_each(|early_reads| early_reads.reset());
-        self.pipeline = Pipeline::new(self.isa, &self.layout, self.core_id);
+        self.pipeline = Pipeline::new(self.isa, &self.layout, self.core_id, self.jumps);
         self.pipeline.early_reads = early_reads;
         self.program.tidy();
     }

@@ -11,7 +11,7 @@ use super::lower::{Input, MOST_SOURCES, MicroOperation};
 use super::operation::Operation;
 use super::program::{Bundle, Program};
 use super::registers::{Layout, MOST_BYTES, Place, Registers, copy};
-use super::{Fault, Surroundings, Wait};
+use super::{Fault, Jumps, Surroundings, Wait};
 use aie_isa::{Access, DecodeError, Isa};
 
 /// Nothing acts later than this many cycles after its issue.
@@ -20,6 +20,8 @@ const HORIZON: usize = 16;
 const MOST_STORED: usize = 64;
 /// Bundles that are executed after a branch before it takes effect.
 const DELAY_SLOTS: u8 = 5;
+/// Bytes that AIE2P fetches at once.
+const LINE: u32 = 16;
 /// Cycles that a store of part of a word, which reads the word before it writes it, occupies data memory for. Accesses within
 /// them wait, the one conflict of units that LLVM calls a stall; compiled programs keep the distance.
 const PART_WORD_STORE: u64 = 7;
@@ -52,6 +54,8 @@ struct Store {
     address: u32,
     bytes: usize,
     data: [u8; MOST_STORED],
+    /// The bit of [`Pipeline::lost`] that says whether it is lost; beyond them for what never is.
+    lost_by: u8,
 }
 
 /// What a core is besides its program.
@@ -62,6 +66,11 @@ pub struct Pipeline {
     pub registers: Registers,
     /// The address of the next bundle.
     pub pc: u32,
+    /// How far the address is ahead of what is executed: on AIE2P a jump into a line goes on at the beginning of the line.
+    skew: u32,
+    jumps: Jumps,
+    /// By time of issue modulo [`HORIZON`]: stores of part of a word that a hardware loop has lost by jumping back.
+    lost: u32,
     /// Cycles since reset, without those of stalls.
     pub cycle: u64,
     /// Bundles executed since reset.
@@ -85,7 +94,7 @@ pub struct Pipeline {
 
 impl Pipeline {
     /// After reset: all registers zero but the core's number.
-    pub fn new(isa: &'static Isa, layout: &Layout, core_id: u32) -> Self {
+    pub fn new(isa: &'static Isa, layout: &Layout, core_id: u32, jumps: Jumps) -> Self {
         let place = |name: &str| {
             let register = isa.register_named(name).expect("both generations have the registers of control flow");
             layout.place(isa, register)
@@ -104,6 +113,9 @@ impl Pipeline {
             aie2p: isa.name() == "aie2p",
             registers,
             pc: 0,
+            skew: 0,
+            jumps,
+            lost: 0,
             cycle: 0,
             bundles: 0,
             done: false,
@@ -133,7 +145,7 @@ impl Pipeline {
             self.begun = true;
         }
         let at = |fault: Fault| (pc, fault);
-        let bundle = program.fetch(isa, layout, pc).map_err(|error| at(error.into()))?;
+        let bundle = program.fetch(isa, layout, pc - self.skew).map_err(|error| at(error.into()))?;
         if bundle.accesses {
             while self.cycle < self.part_word_until {
                 self.cycle += 1;
@@ -148,8 +160,12 @@ impl Pipeline {
             }
         }
         let next = pc + bundle.bytes;
-        let link =
-            if bundle.links { after_delay_slots(isa, layout, program, next).map_err(|e| at(e.into()))? } else { 0 };
+        let link = if bundle.links {
+            let slots = after_delay_slots(isa, layout, program, next - self.skew);
+            slots.map_err(|error| at(error.into()))? + self.skew
+        } else {
+            0
+        };
         if let Some(early_reads) = &mut self.early_reads {
             early_reads.issue(pc, self.cycle, bundle.operations().map(|number| program.operation(number)));
         }
@@ -162,7 +178,7 @@ impl Pipeline {
             }
             self.branch = (left > 1).then_some((left - 1, target));
             if left == 1 {
-                self.pc = target;
+                self.jump(isa, layout, program, target).map_err(at)?;
             }
         } else if let Some(target) = branch {
             self.branch = Some((DELAY_SLOTS, target));
@@ -175,13 +191,27 @@ impl Pipeline {
         if count > 0 && self.registers.word(&self.special.loop_end) == pc {
             self.registers.set(&self.special.loop_count, count - 1);
             if count > 1 && !jumped {
-                self.pc = self.registers.word(&self.special.loop_start);
+                if bundle.stores_part {
+                    self.lost |= 1 << ((self.cycle - 1) % HORIZON as u64);
+                }
+                let start = self.registers.word(&self.special.loop_start);
+                self.jump(isa, layout, program, start).map_err(at)?;
             }
         }
         if self.done {
             self.finish(program, around)?;
         }
         Ok(None)
+    }
+
+    /// Goes on at another address.
+    #[inline]
+    fn jump(&mut self, isa: &'static Isa, layout: &Layout, program: &mut Program, target: u32) -> Result<(), Fault> {
+        (self.pc, self.skew) = (target, if self.aie2p { target % LINE } else { 0 });
+        let may = self.skew == 0
+            || self.jumps == Jumps::Silicon
+            || program.does_nothing(isa, layout, target - self.skew, target);
+        if may { Ok(()) } else { Err(Fault::UnalignedJump { target }) }
     }
 
     fn issue_bundle(
@@ -220,7 +250,7 @@ impl Pipeline {
 
     fn write_stores(&mut self, time: u64, around: &mut impl Surroundings) -> Result<(), (u32, Fault)> {
         let slot = &mut self.stores[time as usize % HORIZON];
-        for store in slot.iter() {
+        for store in slot.iter().filter(|store| self.lost >> store.lost_by & 1 == 0) {
             around.store(store.address, &store.data[..store.bytes]).map_err(|fault| (self.pc, fault))?;
         }
         slot.clear();
@@ -255,6 +285,7 @@ impl Pipeline {
         let issued = self.cycle;
         if matches!(operation.instruction.access, Some(Access::PartWordStore { .. })) {
             self.part_word_until = issued + PART_WORD_STORE;
+            self.lost &= !(1 << (issued % HORIZON as u64));
         }
         let flight = &mut self.flights[index];
         (flight.operation, flight.issued, flight.pc, flight.address) = (number, issued, self.pc, address);
@@ -331,7 +362,9 @@ impl Pipeline {
             let bytes = operation.access_bytes();
             check_aligned(flight.address, bytes)?;
             let time = flight.issued + u64::from(operation.memory_write.max(operation.last_read));
-            let mut store = Store { address: flight.address, bytes, data: [0; MOST_STORED] };
+            let part = matches!(operation.instruction.access, Some(Access::PartWordStore { .. }));
+            let lost_by = if part { flight.issued % HORIZON as u64 } else { HORIZON as u64 } as u8;
+            let mut store = Store { address: flight.address, bytes, data: [0; MOST_STORED], lost_by };
             copy(&mut store.data[..bytes], &output[..bytes]);
             self.stores[time as usize % HORIZON].push(store);
             return Ok(());

@@ -6,7 +6,7 @@
 use super::lower::MicroOperation;
 use super::operation::Operation;
 use super::registers::Layout;
-use aie_isa::{DecodeError, Isa};
+use aie_isa::{Access, DecodeError, Isa};
 use std::ops::Range;
 
 /// The longest bundle.
@@ -22,6 +22,8 @@ pub struct Bundle {
     pub waits: bool,
     /// Whether it accesses data memory.
     pub accesses: bool,
+    /// Whether it stores less than a word.
+    pub stores_part: bool,
     /// Whether it has a branch that leaves a return address.
     pub links: bool,
 }
@@ -116,6 +118,9 @@ impl Program {
             accesses: operations
                 .iter()
                 .any(|operation| matches!(operation.operation, Operation::Load { .. } | Operation::Store { .. })),
+            stores_part: operations
+                .iter()
+                .any(|operation| matches!(operation.instruction.access, Some(Access::PartWordStore { .. }))),
             links: operations
                 .iter()
                 .any(|operation| matches!(operation.operation, Operation::Branch { link: true, .. })),
@@ -123,6 +128,17 @@ impl Program {
         self.bundles.push(bundle);
         self.index[slot] = self.bundles.len() as u32;
         Ok(bundle)
+    }
+
+    /// Whether the bytes between two addresses are whole bundles that do nothing.
+    pub fn does_nothing(&mut self, isa: &'static Isa, layout: &Layout, mut from: u32, to: u32) -> bool {
+        while from < to {
+            match self.fetch(isa, layout, from) {
+                Ok(bundle) if bundle.operations().is_empty() => from += bundle.bytes,
+                _ => return false,
+            }
+        }
+        from == to
     }
 
     /// Indices of the instructions that have been decoded since the program memory was made.

@@ -1,7 +1,7 @@
 //! What a program of the set is made with: a configuration written by the project's own builders, memory, a host, and the
 //! mutations that the set has to notice.
 
-use aie_emulator::{Array, HostMemory, Outcome};
+use aie_emulator::{Array, HostMemory, Outcome, Rules};
 use aie_hal::format::bd::{CoreBd, MemTileBd, ShimBd};
 use aie_hal::format::cdo::{Cdo, CdoBuilder};
 use aie_hal::format::core_control;
@@ -95,7 +95,12 @@ pub struct Rig {
 
 impl Rig {
     pub fn new(machine: Machine) -> Self {
-        let array = Array::new(machine.isa, COLUMNS, ROWS);
+        Self::under(machine, Rules::default())
+    }
+
+    /// A rig whose array has other rules.
+    pub fn under(machine: Machine, rules: Rules) -> Self {
+        let array = Array::with_rules(machine.isa, COLUMNS, ROWS, rules);
         Self {
             machine,
             array,

@@ -111,6 +111,11 @@ taken:  jz r2, #never
         nop
         nop
         nop
+        nop
+        nop
+        nop
+        nop
+        nop
         jl #function
         movx r3, #1
         nop

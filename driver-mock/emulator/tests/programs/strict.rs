@@ -1,7 +1,7 @@
 //! What silicon loses or breaks without a word is an error here, at the operation that does it.
 
 use super::rig::{At, Machine, Rig};
-use aie_emulator::{Array, LockValues, Outcome, Rules};
+use aie_emulator::{Array, Jumps, LockValues, Outcome, Rules};
 use aie_hal::format::bd::{CoreBd, MemTileBd, ShimBd};
 use aie_hal::format::cdo::{Cdo, CdoBuilder};
 use aie_hal::format::dma_channel::Direction::{MemoryToStream, StreamToMemory};
@@ -171,4 +171,93 @@ fn locks_keep_six_bits_where_that_is_asked_for() {
     assert!(Array::new(Isa::aie2(), 1, 3).load_cdo(&cdo, &mut host).is_err());
     // Below zero stays an error.
     assert!(truncating().access(0, 1, 0xd_0000 | 0x7f << 2).is_err());
+}
+
+/// Stores 1 to its memory behind a jump that leads to `pad` bytes behind a line's beginning, where the bytes before are `front`.
+fn jumping(isa: &'static Isa, jumps: Jumps, front: &str) -> Result<u32, String> {
+    let mut rules = Rules::default();
+    rules.jumps = jumps;
+    let mut rig = Rig::under(Machine { isa, fault: None }, rules);
+    let program = format!(
+        "movxm p0, #0x70400\nmovx r1, #1\nmovx r2, #2\nj #there\nnop\nnop\nnop\nnop\nnop\n.align 16\n{front}\nthere: st r1, [p0], #4\nnop\nnop\nnop\nnop\ndone"
+    );
+    rig.program(CORE, &program);
+    rig.words(CORE, 0x400, &[0]);
+    rig.run_to_end()?;
+    Ok(rig.read(CORE, 0x400, 1)[0])
+}
+
+#[test]
+fn jumps_into_a_line_are_rejected_on_aie2p() {
+    let skipped = "movx r1, #7";
+    for jumps in [Jumps::Reject, Jumps::Silicon] {
+        assert_eq!(jumping(Isa::aie2(), jumps, skipped), Ok(1));
+        assert_eq!(jumping(Isa::aie2p(), jumps, ""), Ok(1));
+        assert_eq!(jumping(Isa::aie2p(), jumps, "nop"), Ok(1));
+    }
+    let fault = jumping(Isa::aie2p(), Jumps::Reject, skipped).unwrap_err();
+    assert!(fault.contains("which is not a multiple of 16: silicon goes on at 0x"), "{fault}");
+    // The instruction in front of the target in its line runs too.
+    assert_eq!(jumping(Isa::aie2p(), Jumps::Silicon, skipped), Ok(7));
+}
+
+/// A hardware loop of four iterations behind a jump to `front` and the loop's setup.
+fn looping(front: &str) -> Result<u32, String> {
+    let mut rules = Rules::default();
+    rules.jumps = Jumps::Silicon;
+    let mut rig = Rig::under(Machine { isa: Isa::aie2p(), fault: None }, rules);
+    let nops = "nop\n".repeat(70);
+    rig.program(
+        CORE,
+        &format!(
+            "movxm p0, #0x70400\nmovx r1, #0\nj #there\nnop\nnop\nnop\nnop\nnop\n.align 16\n{front}\nthere: movxm ls, #body\n\
+             movxm le, #last\nmovxm lc, #4\n{nops}.align 16\nbody: .128 add r1, r1, #1\nlast: .128 nop\nst r1, [p0], #4\n\
+             nop\nnop\nnop\nnop\ndone"
+        ),
+    );
+    rig.words(CORE, 0x400, &[0]);
+    rig.run_to_end()?;
+    Ok(rig.read(CORE, 0x400, 1)[0])
+}
+
+#[test]
+fn a_loop_behind_a_jump_into_a_line_runs_once() {
+    assert_eq!(looping(""), Ok(4));
+    assert_eq!(looping("nop"), Ok(1));
+}
+
+/// What a loop leaves that stores a byte for each of four iterations, with the store so many bundles before its last.
+fn stored_bytes(isa: &'static Isa, before_last: usize) -> u32 {
+    let mut rig = Rig::new(Machine { isa, fault: None });
+    let body: String = (0..8)
+        .map(|bundle| {
+            let label = match bundle {
+                0 => ".align 16\nbody: ",
+                7 => ".align 16\nlast: ",
+                _ => "",
+            };
+            let what = if bundle == 7 - before_last { "st.s8 r1, [p0], #1" } else { "nop" };
+            format!("{label}{what}\n")
+        })
+        .collect();
+    let nops = "nop\n".repeat(70);
+    rig.program(
+        CORE,
+        &format!(
+            "movxm p0, #0x70400\nmovx r1, #1\nmovxm ls, #body\nmovxm le, #last\nmovxm lc, #4\n{nops}{body}{}done",
+            "nop\n".repeat(12)
+        ),
+    );
+    rig.words(CORE, 0x400, &[0]);
+    rig.run_to_end().unwrap();
+    rig.read(CORE, 0x400, 1)[0]
+}
+
+#[test]
+fn a_store_of_part_of_a_word_at_the_end_of_a_loop_is_lost() {
+    for isa in [Isa::aie2(), Isa::aie2p()] {
+        assert_eq!(stored_bytes(isa, 1), 0x0101_0101);
+        // The last iteration does not jump back.
+        assert_eq!(stored_bytes(isa, 0), 0x0100_0000);
+    }
 }
