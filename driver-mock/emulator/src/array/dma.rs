@@ -73,6 +73,8 @@ pub struct Descriptor {
     pub header: Option<u32>,
     pub suppress_tlast: bool,
     pub compress: bool,
+    /// Of a shim's accesses of memory.
+    pub qos: u32,
     pub valid: bool,
 }
 
@@ -128,6 +130,7 @@ impl Descriptor {
                         .then(|| header($bd.packet_id, $bd.packet_type, $bd.out_of_order_id, column, row)),
                     suppress_tlast: $bd.suppress_tlast,
                     compress: $compress,
+                    qos: 0,
                     valid: $bd.valid,
                 }
             };
@@ -155,7 +158,8 @@ impl Descriptor {
             TileKind::Shim => {
                 let bd = ShimBd::decode(words);
                 let (first, second) = (dimension(bd.d0_step, bd.d0_wrap), dimension(bd.d1_step, bd.d1_wrap));
-                descriptor!(bd, bd.address(), three(first, second, bd.d2_step), false)
+                let qos = bd.qos;
+                Self { qos, ..descriptor!(bd, bd.address(), three(first, second, bd.d2_step), false) }
             }
         }
     }

@@ -166,6 +166,12 @@ pub enum DmaProblem {
     /// A descriptor that the tile does not have, or one of a mem tile's odd channels for an even one or the reverse.
     #[error("the channel cannot use this descriptor")]
     NotOfThisChannel,
+    /// A shim's descriptor with another quality of service than 0: 15 stopped the whole NPU until the machine was restarted.
+    #[error("its quality of service is {qos}: on silicon other values than 0 have stopped the NPU until a reboot")]
+    Qos {
+        /// AxQoS of the descriptor.
+        qos: u32,
+    },
     /// The byte order of compressed data is not public.
     #[error("compression is not modelled")]
     Compression,

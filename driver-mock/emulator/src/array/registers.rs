@@ -17,6 +17,8 @@ const CORE_CONTROL: u32 = 0x3_2000;
 const CORE_STATUS: u32 = 0x3_2004;
 const CORE_ENABLE: u32 = 1;
 const CORE_RESET: u32 = 2;
+/// The whole status of a core that has come to `done`, as read on silicon: its enable bit is off.
+const CORE_DONE: u32 = 1 << 20;
 /// Events that are raised by their number, and the bits of those that have happened, of a core, its memory, a mem tile.
 const EVENTS: [(u32, u32); 3] = [(0x3_4008, 0x3_4200), (0x1_4008, 0x1_4200), (0x9_4008, 0x9_4200)];
 /// Bytes of event status: mem tiles have more events.
@@ -279,10 +281,11 @@ impl Tile {
         if value & CORE_RESET != 0 {
             core.reset();
             self.wait = None;
-        }
-        let enabled = value & (CORE_ENABLE | CORE_RESET) == CORE_ENABLE;
-        if enabled {
             self.core_done = false;
+        }
+        // A core that is done goes on only after a reset.
+        let enabled = value & (CORE_ENABLE | CORE_RESET) == CORE_ENABLE && !self.core_done;
+        if enabled {
             self.core_delay = self.core_delay.max(now.saturating_sub(core.cycles()));
         }
         self.core_enabled = enabled;
@@ -300,7 +303,10 @@ impl Tile {
             Some(Wait::CascadeWrite) => 1 << 15,
             _ => 0,
         };
-        self.register(CORE_CONTROL) & (CORE_ENABLE | CORE_RESET) | stall | u32::from(self.core_done) << 20
+        if self.core_done {
+            return CORE_DONE;
+        }
+        self.register(CORE_CONTROL) & (CORE_ENABLE | CORE_RESET) | stall
     }
 
     /// Sets the bit of an event in the status registers from `status` on.

@@ -42,7 +42,7 @@ pub struct Tile {
     pub core: Option<Core>,
     pub core_input: Fifo,
     pub core_enabled: bool,
-    /// Whether the core has come to `done` since it was enabled last.
+    /// Whether the core has come to `done` since it was reset last.
     pub core_done: bool,
     /// Whether the tile's clock runs.
     pub clocked: bool,

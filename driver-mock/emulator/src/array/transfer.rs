@@ -86,6 +86,9 @@ impl Array {
         if !descriptor.valid {
             return Err(self.dma_error(site, DmaProblem::NotValid));
         }
+        if descriptor.qos != 0 {
+            return Err(self.dma_error(site, DmaProblem::Qos { qos: descriptor.qos }));
+        }
         if descriptor.compress && compresses {
             return Err(self.dma_error(site, DmaProblem::Compression));
         }

@@ -211,7 +211,7 @@ pub fn events(machine: Machine) -> Check {
     super::rig::same("event status after it is cleared", &[status(&mut rig)], &[0])
 }
 
-/// `done` stops the core: bit 20 of its status; the bit clears when the core is enabled again.
+/// `done` stops the core: bit 20 of its status, until it is reset.
 pub fn done(machine: Machine) -> Check {
     let mut rig = Rig::new(machine);
     rig.program(CORE, "movxm p0, #0x70400\nmovx r1, #7\nst r1, [p0, #0]\nnop\nnop\ndone\nnop\nnop\nnop\nnop\nnop");

@@ -261,3 +261,38 @@ fn a_store_of_part_of_a_word_at_the_end_of_a_loop_is_lost() {
         assert_eq!(stored_bytes(isa, 0), 0x0100_0000);
     }
 }
+
+#[test]
+fn a_core_that_is_done_goes_on_only_after_a_reset() {
+    let mut rig = rig();
+    rig.program(CORE, "movxm p0, #0x70400\nlda r1, [p0]\nnop\nnop\nnop\nnop\nnop\nnop\nadd r1, r1, #1\nst r1, [p0], #4\nnop\nnop\nnop\nnop\nnop\nnop\ndone".replace("lda r1, [p0]", "lda r1, [p0, #0]").as_str());
+    rig.words(CORE, 0x400, &[0]);
+    rig.run_to_end().unwrap();
+    let control = |rig: &mut Rig, value| {
+        rig.array.write(CORE.0, CORE.1, 0x3_2000, value, u32::MAX).unwrap();
+        rig.array.settle(&mut rig.host).unwrap();
+        (rig.read(CORE, 0x400, 1)[0], rig.read(CORE, 0x3_2004, 1)[0])
+    };
+    // The status that was read on silicon.
+    assert_eq!(control(&mut rig, 1), (1, 0x10_0000));
+    assert_eq!(control(&mut rig, 2), (1, 2));
+    assert_eq!(control(&mut rig, 1), (2, 0x10_0000));
+}
+
+#[test]
+fn shims_have_no_quality_of_service() {
+    for (qos, expected) in [(0, Ok(())), (15, Err(()))] {
+        let mut rig = rig();
+        let buffer = rig.buffer(&[7; 4]);
+        rig.shim_bd(SHIM, 0, buffer, ShimBd { qos, ..ShimBd::linear(4, 2) });
+        rig.shim_dma(1, MemoryToStream, 0);
+        rig.start_once(SHIM, MemoryToStream, 0, 0);
+        let found = rig.run();
+        if let Err(problem) = &found {
+            let reason =
+                "its quality of service is 15: on silicon other values than 0 have stopped the NPU until a reboot";
+            assert_eq!(*problem, format!("MM2S 0 of tile (1, 0), BD 0: {reason}"));
+        }
+        assert_eq!(found.map_err(|_| ()), expected);
+    }
+}
