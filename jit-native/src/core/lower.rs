@@ -349,7 +349,8 @@ impl Lowering<'_, '_> {
             self.push(Op { rows: vec![row], effect: Effect::None, dead: Vec::new() });
         }
         self.emit(|b| match count {
-            Operand::Imm(number) => b.constant_into(lc, number - fewer),
+            // Compiled programs of AIE2P never set it by a short move.
+            Operand::Imm(number) => b.emit_with("movxm", &[lc.into(), Operand::Imm(number - fewer)]),
             Operand::Reg(reg) => b.emit_with("add.nc", &[lc.into(), reg.into(), Operand::Imm(-fewer)]),
         })?;
         let all = first..self.last().ops.len();

@@ -204,3 +204,19 @@ fn too_many_variables_are_named() {
     let error = b.finish().unwrap_err();
     assert!(matches!(error, CoreError::Registers { class: "p", available: 8, .. }), "{error}");
 }
+
+#[test]
+fn constant_loop_counts_are_set_as_compiled_programs_set_them() {
+    for isa in [aie_isa::Isa::aie2(), aie_isa::Isa::aie2p()] {
+        for scheduling in crate::rig::ALL {
+            let mut b = CoreBuilder::new(isa);
+            let out = out(&mut b);
+            let sum = b.scalar(0);
+            b.repeat(10, |b| b.binary_into(sum, "add", sum, 3));
+            out(&mut b, sum);
+            let listing = b.finish_with(scheduling).unwrap().listing();
+            assert!(listing.contains("movxm lc, #"), "{listing}");
+            assert!(!listing.contains("mova lc"), "{listing}");
+        }
+    }
+}
