@@ -67,7 +67,7 @@ mod tests {
         let mut planner = ContextPlanner::new(host.0.limits());
         let pdis = load(&host.0, 11);
         let other = host.0.create_context(1).unwrap();
-        planner.prepare(&host, &pdis.iter().collect::<Vec<_>>()).unwrap();
+        planner.prepare(&host, &pdis.iter().collect::<Vec<_>>(), &[]).unwrap();
         for pdi in pdis.iter().chain(&pdis) {
             let at = planner.require(&host, pdi).unwrap();
             assert_eq!(planner.locate(pdi.number), Some(at));

@@ -149,3 +149,29 @@ fn expected_kernels_are_in_the_context_of_those_before(
     rig.run(&dispatches(first, &[]));
     assert_eq!(rig.device.counters().contexts_created, contexts);
 }
+
+/// A prompt and tokens of it: command lists that share kernels, of which each fits into a context, and both together do not.
+#[test]
+fn lists_that_share_kernels_run_in_one_context_each() {
+    let rig = Rig::new(driver().open(&DeviceUri::parse("mock").unwrap()).unwrap().remove(0));
+    let kernels: Vec<_> = (0..44).map(|id| rig.load(&TestKernel::Copy(id))).collect();
+    let buffer = rig.zeroed(64);
+    let list = |kernels: &[Arc<dyn Executable>]| {
+        record(|list| {
+            for kernel in kernels {
+                list.dispatch(kernel, vec![part(&buffer, 0, 64), part(&buffer, 0, 64)])?.barrier();
+            }
+            Ok(list)
+        })
+    };
+    let (prompt, token) = (list(&kernels[..24]), list(&kernels[20..]));
+    for turn in 0..3 {
+        rig.run(&prompt);
+        let before = rig.device.counters().context_switches;
+        for _ in 0..5 {
+            rig.run(&token);
+        }
+        let counters = rig.device.counters();
+        assert_eq!((counters.contexts_created, counters.context_switches), (2, before + 1), "turn {turn}");
+    }
+}

@@ -26,6 +26,7 @@ use crate::command_list::Command;
 use crate::context_planner::ContextHost;
 use crate::counters::Counters;
 use crate::error::DeviceError;
+use crate::executable::Executable;
 use crate::loaded_pdi::LoadedPdi;
 use crate::submission_queue::{InFlight, QueueBackend, QueueDevice};
 use crate::timeline;
@@ -225,49 +226,40 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         move |cause| Stop { submission: index, started: 1, cause }
     }
 
-    /// Finds contexts for all PDIs of a list at once, and for those of the submissions behind it, so that they are put together
+    /// Finds a context for all PDIs of a list at once, and for those of the submissions behind it, so that they are put together
     /// well.
     fn place_pdis(&mut self, index: usize, submission: &'a InFlight) -> Result<(), Stop> {
-        let (device, mut all_placed) = (self.device, true);
+        let device = self.device;
         for (position, command) in submission.commands().iter().enumerate() {
             if let Command::Dispatch { executable, .. } = command {
-                let pdi = &kernel(device, position, executable).map_err(Self::stop(index))?.pdi;
-                match self.schedule.planner.locate(pdi.number) {
-                    // This notes that the context is used now and the PDI loaded; it cannot fail.
-                    Some(_) => drop(self.schedule.planner.require(&device.array().contexts, pdi)),
-                    None => all_placed = false,
-                }
+                kernel(device, position, executable).map_err(Self::stop(index))?;
             }
         }
-        if all_placed {
+        let of = |submission: &'a InFlight| {
+            submission.commands().iter().filter_map(|command| match command {
+                Command::Dispatch { executable, .. } => pdi(device, executable),
+                _ => None,
+            })
+        };
+        if self.schedule.planner.continues(of(submission)) {
+            return Ok(());
+        }
+        let plan = distinct(of(submission));
+        if self.schedule.planner.settle(&plan) {
             return Ok(());
         }
         // Placing may destroy the context that the chain is for, or one that runs.
         self.send()?;
         self.drain()?;
-        // The PDIs of this list come first. Those of the submissions behind it would otherwise each create a context again.
-        let submissions = || self.batch.range(index..);
-        let mut wanted: Vec<&Arc<LoadedPdi<B::Heap>>> = Vec::new();
-        let add = |wanted: &mut Vec<_>, executable| {
-            if let Ok(LoadedKernel { pdi, .. }) = kernel(device, 0, executable)
-                && wanted.iter().all(|other: &&Arc<LoadedPdi<_>>| other.number != pdi.number)
-            {
-                wanted.push(pdi);
-            }
-        };
-        for command in submissions().flat_map(InFlight::commands) {
-            if let Command::Dispatch { executable, .. } = command {
-                add(&mut wanted, executable);
-            }
-        }
+        // The PDIs of the submissions behind this one would otherwise each create a context again.
+        let behind = || self.batch.range(index..);
+        let mut more: Vec<Vec<_>> = behind().skip(1).map(|submission| distinct(of(submission))).collect();
         // Expected ones take no room from others, and no context of their own.
-        let room = self.schedule.planner.room();
-        for executable in submissions().filter_map(InFlight::list).flat_map(|list| list.expected()) {
-            if wanted.len() < room {
-                add(&mut wanted, executable);
-            }
-        }
-        self.plan(|schedule, contexts| schedule.planner.prepare(contexts, &wanted)).map_err(Self::stop(index))
+        let expected = behind().filter_map(InFlight::list).flat_map(|list| list.expected());
+        more.extend(
+            distinct(expected.filter_map(|executable| pdi(device, executable))).into_iter().map(|pdi| vec![pdi]),
+        );
+        self.plan(|schedule, contexts| schedule.planner.prepare(contexts, &plan, &more)).map_err(Self::stop(index))
     }
 
     /// Runs a step of the planner, counting the contexts it creates.
@@ -436,6 +428,22 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         let started = last.max(self.begun) - first + 1;
         Stop { submission: first, started, cause: failure.cause }
     }
+}
+
+/// The PDI of a kernel of this device.
+fn pdi<'a, B: DeviceBackend>(device: &B, executable: &'a Arc<dyn Executable>) -> Option<&'a Arc<LoadedPdi<B::Heap>>> {
+    kernel(device, 0, executable).ok().map(|LoadedKernel { pdi, .. }| pdi)
+}
+
+/// PDIs in the order in which they are met, each once.
+fn distinct<'a, H>(pdis: impl Iterator<Item = &'a Arc<LoadedPdi<H>>>) -> Vec<&'a Arc<LoadedPdi<H>>> {
+    let mut found: Vec<&Arc<LoadedPdi<H>>> = Vec::new();
+    for pdi in pdis {
+        if found.iter().all(|other| other.number != pdi.number) {
+            found.push(pdi);
+        }
+    }
+    found
 }
 
 /// Counts the first dispatches of a chain, which have run.

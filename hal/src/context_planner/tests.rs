@@ -69,7 +69,7 @@ impl Rig {
     /// Prepares; returns the number of contexts that were created.
     fn prepare(&mut self, pdis: &[Arc<Pdi>]) -> u32 {
         let before = self.host.created.get();
-        self.planner.prepare(&self.host, &pdis.iter().collect::<Vec<_>>()).unwrap();
+        self.planner.prepare(&self.host, &pdis.iter().collect::<Vec<_>>(), &[]).unwrap();
         self.check(pdis);
         self.host.created.get() - before
     }
@@ -194,7 +194,7 @@ fn a_list_that_needs_more_than_is_left_is_prepared_in_part() {
 fn without_a_single_context_the_hosts_error_is_reported() {
     let (mut rig, pdis) = (Rig::default(), pdis(5));
     rig.host.others.set(2);
-    assert_eq!(rig.planner.prepare(&rig.host, &[&pdis[0]]), Err(Rejection::Exhausted));
+    assert_eq!(rig.planner.prepare(&rig.host, &[&pdis[0]], &[]), Err(Rejection::Exhausted));
     assert_eq!(rig.planner.require(&rig.host, &pdis[0]), Err(Rejection::Exhausted));
     rig.host.others.set(0);
     rig.prepare(&pdis[..4]);
@@ -239,4 +239,84 @@ fn contexts_with_unloaded_pdis_go_when_asked() {
     rig.planner.clear(&rig.host).unwrap();
     rig.check(&pdis);
     assert_eq!(rig.planner.contexts().count(), 0);
+}
+
+/// The one context where all of them are located.
+fn together(rig: &Rig, pdis: &[Arc<Pdi>]) -> Option<u32> {
+    let first = rig.context(&pdis[0]);
+    pdis.iter().all(|pdi| rig.context(pdi) == first).then_some(first).flatten()
+}
+
+#[test]
+fn plans_that_share_pdis_have_a_context_each() {
+    let (mut rig, pdis) = (Rig::default(), pdis(5));
+    let (prompt, token) = (&pdis[..3], &pdis[2..]);
+    assert_eq!((rig.prepare(prompt), together(&rig, prompt)), (1, Some(1)));
+    assert_eq!((rig.prepare(token), together(&rig, token)), (1, Some(2)));
+    for _ in 0..3 {
+        assert_eq!((rig.prepare(prompt), together(&rig, prompt)), (0, Some(1)));
+        assert_eq!((rig.prepare(token), together(&rig, token)), (0, Some(2)));
+        assert!(rig.planner.continues(token.iter()) && !rig.planner.continues(prompt.iter()));
+    }
+    // A shared PDI is found in the other context when its own is gone.
+    rig.planner.discard(&rig.host, 2).unwrap();
+    assert_eq!((rig.context(&pdis[2]), rig.context(&pdis[3])), (Some(1), None));
+    rig.check(&pdis);
+}
+
+#[test]
+fn a_plan_in_two_contexts_is_put_together_where_one_has_room() {
+    let (mut rig, pdis) = (Rig::default(), pdis(7));
+    rig.prepare(&pdis[..4]);
+    rig.prepare(&pdis[4..]);
+    let plan = &pdis[3..6];
+    assert!(!rig.planner.settle(&plan.iter().collect::<Vec<_>>()));
+    assert_eq!((rig.prepare(plan), together(&rig, plan)), (1, Some(3)));
+    assert_eq!(rig.host.live.borrow()[1].1, [4, 5, 6, 3]);
+    assert_eq!((rig.prepare(&pdis[..4]), together(&rig, &pdis[..4])), (0, Some(1)));
+}
+
+/// Plans that cannot all have a context of their own settle instead of replacing each other's.
+#[test]
+fn plans_that_take_turns_settle() {
+    let (mut rig, pdis) = (Rig::default(), pdis(7));
+    let plan = |of: [usize; 3]| of.map(|number| Arc::clone(&pdis[number]));
+    let plans = [plan([0, 1, 2]), plan([0, 3, 4]), plan([0, 5, 6])];
+    for _ in 0..3 {
+        for plan in &plans {
+            rig.prepare(plan);
+        }
+    }
+    let created: u32 = (0..100).map(|turn| rig.prepare(&plans[turn % 3])).sum();
+    assert_eq!(created, 0);
+    // When the others are not used any more, the one that is gets a context.
+    for plan in &plans {
+        let created: u32 = (0..100).map(|_| rig.prepare(plan)).sum();
+        assert!(created <= 1 && together(&rig, plan).is_some(), "{created} {:?}", rig.planner);
+    }
+}
+
+/// A host that makes no context for a plan in two is not asked each time.
+#[test]
+fn a_rejected_context_is_not_tried_for_each_list() {
+    let (mut rig, pdis) = (Rig::default(), pdis(8));
+    rig.planner.most = 3;
+    rig.prepare(&pdis[..4]);
+    rig.prepare(&pdis[4..]);
+    let plan: Vec<_> = pdis[3..5].iter().collect();
+    assert!(!rig.planner.settle(&plan));
+    assert_eq!(rig.prepare(&pdis[3..5]), 0);
+    let mut tried = 0;
+    for _ in 0..10 {
+        tried += u32::from(!rig.planner.settle(&plan));
+    }
+    assert_eq!((tried, rig.planner.contexts().count()), (0, 2));
+}
+
+#[test]
+fn expected_plans_come_along_where_they_fit() {
+    let (mut rig, pdis) = (Rig::default(), pdis(8));
+    let more = [vec![&pdis[2], &pdis[3], &pdis[4]], vec![&pdis[5]], vec![&pdis[6], &pdis[0]], vec![&pdis[7]]];
+    rig.planner.prepare(&rig.host, &[&pdis[0], &pdis[1]], &more).unwrap();
+    assert_eq!(rig.host.live.borrow()[0].1, [0, 1, 5, 6]);
 }
