@@ -4,6 +4,9 @@
 //! request codes. `amdxdna-sys` says which kernel brought what; a version that lacks something it should have, or has
 //! something it should not, is a difference, and what it rightly lacks is named. The other direction is checked too: everything
 //! that the newest header of the driver declares is declared by the crate, or left out for a reason given here.
+//!
+//! Kernels move on without us. A structure may grow at its end, as kernels copy as much as both sides have; and what a kernel newer than
+//! [`NEWEST`] declares is new. Both are listed, and no difference.
 
 use crate::apt::numbers;
 use crate::c_headers::{Question, ask, differences, kinds, without_comments};
@@ -21,6 +24,10 @@ use std::path::{Path, PathBuf};
 const CRATE: &str = "amdxdna-sys";
 /// The header of the driver itself.
 const DRIVER: &str = "drm/amdxdna_accel.h";
+
+/// The newest kernel whose header has been read for this crate. With a newer one, look through what is listed, declare what is needed or add a
+/// reason to [`LEFT_OUT`], and raise this.
+const NEWEST: &str = "7.3";
 
 /// What the driver's header declares and the crate does not: the start of a name, and why.
 const LEFT_OUT: [(&str, &str); 9] = [
@@ -62,6 +69,10 @@ struct Compared {
     compared: BTreeMap<&'static str, usize>,
     /// What it does not have yet, by the version that brought it.
     later: BTreeMap<String, Vec<String>>,
+    /// Structures that are longer than the crate knows them.
+    grown: Vec<String>,
+    /// Names that no kernel up to [`NEWEST`] has.
+    newer: Vec<String>,
     problems: Vec<String>,
 }
 
@@ -87,7 +98,12 @@ pub fn run(args: &KernelHeadersArgs, options: &Options) -> Result<()> {
     if let Some((headers, compared)) = newest.map(|index| (&headers[index], &mut kernels[index])) {
         let (reasons, undeclared) = undeclared(&Text::read(&headers.include, DRIVER)?)?;
         left_out = reasons;
-        compared.problems.extend(undeclared.into_iter().map(|name| format!("{DRIVER} has {name}, {CRATE} does not")));
+        if release(headers.kernel())? > release(NEWEST)? {
+            compared.newer = undeclared;
+        } else {
+            let problem = |name| format!("{DRIVER} has {name}, {CRATE} does not");
+            compared.problems.extend(undeclared.into_iter().map(problem));
+        }
     }
     let mut report = Report::default();
     let kinds: BTreeSet<&str> = kernels.iter().flat_map(|kernel| kernel.compared.keys().copied()).collect();
@@ -99,7 +115,13 @@ pub fn run(args: &KernelHeadersArgs, options: &Options) -> Result<()> {
         table.add_row(std::iter::once(kernel.package.clone()).chain(counts));
     }
     report.line(table);
-    for Compared { kernel, later, problems, .. } in &kernels {
+    for Compared { kernel, later, grown, newer, problems, .. } in &kernels {
+        if !grown.is_empty() {
+            report.line(format!("Linux {kernel} has longer structures: {}", grown.join(", ")));
+        }
+        if !newer.is_empty() {
+            report.line(format!("Linux {kernel} has what Linux {NEWEST} does not: {}", newer.join(", ")));
+        }
         for (since, names) in later {
             report.line(format!("Linux {kernel} does not have yet, as they came with {since}: {}", names.join(", ")));
         }
@@ -285,10 +307,37 @@ fn compare(headers: &KernelHeaders) -> Result<Compared> {
         }
     }
     let Inquiry { questions, later, mut problems, .. } = inquiry;
-    problems.extend(differences(&questions, &ask(&questions, &included, &headers.include)?, CRATE));
+    let mut answers = ask(&questions, &included, &headers.include)?;
+    let grown = accept_growth(&questions, &mut answers);
+    problems.extend(differences(&questions, &answers, CRATE));
     let compared = kinds(&questions);
     let package = format!("linux-libc-dev {} ({})", headers.version, headers.suite);
-    Ok(Compared { kernel, package, compared, later, problems })
+    Ok(Compared { kernel, package, compared, later, grown, newer: Vec::new(), problems })
+}
+
+/// Replaces answers that only say that a structure has grown by the expected ones: its size, its alignment, and the size in the codes of its
+/// requests. Gives the structures.
+fn accept_growth(questions: &[Question], answers: &mut [u64]) -> Vec<String> {
+    const SIZE: u64 = 0x3fff << 16;
+    let mut grown = BTreeMap::new();
+    for (question, answer) in questions.iter().zip(&*answers) {
+        if question.kind == "sizes" && *answer > question.expected {
+            grown
+                .insert(question.name.as_str(), format!("{} ({} to {answer} bytes)", question.name, question.expected));
+        }
+    }
+    for (question, answer) in questions.iter().zip(answers) {
+        let only_longer = match question.kind {
+            "sizes" => *answer > question.expected,
+            "alignments" => *answer > question.expected && grown.contains_key(question.name.as_str()),
+            "requests" => *answer & !SIZE == question.expected & !SIZE && *answer & SIZE > question.expected & SIZE,
+            _ => false,
+        };
+        if only_longer {
+            *answer = question.expected;
+        }
+    }
+    grown.into_values().collect()
 }
 
 /// What the driver's header has and the crate does not: with a reason, and without one.
@@ -386,6 +435,36 @@ mod tests {
         let mut old = inquiry("6.12");
         old.structure(&text, &grown(Some("7.0"))).unwrap();
         assert!(old.problems[0].contains("came with Linux 7.0"), "{:?}", old.problems);
+    }
+
+    /// As the list of contexts has grown: `name[16]` at the end.
+    #[test]
+    fn a_structure_that_has_grown_at_its_end_is_no_difference() {
+        let judge = |text: &str| {
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::write(dir.path().join("x.h"), format!("#include <linux/types.h>\n{text}")).unwrap();
+            let mut inquiry = inquiry("7.4");
+            inquiry.structure(&Text(text.to_owned()), &grown(None)).unwrap();
+            let questions = inquiry.questions;
+            let mut answers = ask(&questions, &["x.h"], dir.path()).unwrap();
+            let longer = accept_growth(&questions, &mut answers);
+            (longer, differences(&questions, &answers, CRATE))
+        };
+        let (longer, problems) = judge("struct x {\n\t__s32 fd;\n\t__u64 type;\n\t__u8 name[16];\n};");
+        assert_eq!((longer, problems), (vec!["x (16 to 32 bytes)".to_owned()], vec![]));
+        let (longer, problems) = judge("struct x {\n\t__s32 fd;\n\t__u8 name[16];\n\t__u64 type;\n};");
+        assert!(longer.len() == 1 && problems.iter().any(|problem| problem.contains("x.type is 24")), "{problems:?}");
+        let (longer, problems) = judge("struct x {\n\t__s32 fd;\n\t__s32 type;\n};");
+        assert!(longer.is_empty() && problems.iter().any(|problem| problem.contains("sizes")), "{problems:?}");
+    }
+
+    #[test]
+    fn a_longer_request_is_the_same_one() {
+        let question = |expected| Question { kind: "requests", name: "R".into(), code: String::new(), expected };
+        let questions = [question(0xc020_6447), question(0xc020_6447), question(0xc020_6447)];
+        let mut answers = [0xc030_6447, 0xc010_6447, 0xc030_6448];
+        accept_growth(&questions, &mut answers);
+        assert_eq!(differences(&questions, &answers, CRATE).len(), 2);
     }
 
     #[test]
