@@ -185,7 +185,9 @@ _iron_locate() {
         _iron_error "this file has to be sourced, or its settings are lost: source $_iron_file"
         return 1
     fi
-    _iron_home=$(CDPATH='' cd -- "$(dirname -- "$_iron_file")" 2>/dev/null && pwd)
+    # It may be a link to the file beside the requirements.
+    _iron_home=$(readlink -f -- "$_iron_file" 2>/dev/null) || _iron_home=$_iron_file
+    _iron_home=$(CDPATH='' cd -- "$(dirname -- "$_iron_home")" 2>/dev/null && pwd)
     if [ ! -f "$_iron_home/requirements.txt" ]; then
         _iron_error "cannot tell where this file is; in this shell, go to its folder first: cd FOLDER && . ./env_setup.sh"
         return 1

@@ -111,6 +111,17 @@ class EnvironmentTest(Case):
                 ],
             )
 
+    def test_a_link_to_the_script(self):
+        script = self.home / "env_setup.sh"
+        self.home = self.folder / "links"
+        self.home.mkdir()
+        (self.home / "env_setup.sh").symlink_to(script)
+        for shell in self.each_shell():
+            run = self.shell(shell, 'SOURCE; echo "$?"')
+            self.assertEqual(run.stderr, "")
+            self.assertEqual(run.stdout.splitlines()[-2:], ["env_setup.sh: IRON 1.3.1 is ready", "0"])
+            self.assertIn(f"-m pip install --requirement {IRON}/requirements.txt", self.calls())
+
     def test_a_library_that_was_built_here_finds_the_designs(self):
         show = 'SOURCE >/dev/null; echo "${GGML_HSA_IRON_DIR:-none}"'
         for shell in self.each_shell():
