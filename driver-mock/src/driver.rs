@@ -37,6 +37,14 @@ impl MockDriver {
         Self { registry, ..self }
     }
 
+    /// Whether `uri` can be opened. Opens nothing, and writes no file.
+    ///
+    /// # Errors
+    /// Those of [`Driver::open`].
+    pub fn check(&self, uri: &DeviceUri) -> Result<(), DriverError> {
+        self.arch(uri, &Options::parse(uri)?.arch).map(drop)
+    }
+
     fn uris(&self) -> String {
         self.registry.names().map(|name| format!("{}:{name}", crate::SCHEME)).collect::<Vec<_>>().join(", ")
     }

@@ -11,7 +11,7 @@ pub mod machine;
 pub mod obstacle;
 
 pub use machine::{Machine, Process};
-pub use obstacle::{Obstacle, Warning};
+pub use obstacle::{LOCK_MORE, Obstacle, Warning};
 
 use crate::route::Route;
 use crate::sysfs::{self, AccelNode, Module, PciDevice, Unreadable};

@@ -48,6 +48,29 @@ const LIBHSA: Param =
 /// The parameters of `xdna` URIs.
 const PARAMS: [Param; 6] = [RUNTIME, DEVICES, LOGICAL, MEMORY, CHAIN, LIBHSA];
 
+/// What stands between the commas of a path.
+const FORMS: &str = "an ordinal (`xdna:0`), an id (`xdna://pci-0000:c6:00.1`), or `xdna:*`";
+
+/// Whether `uri` is one of this driver in form, on any machine: its parameters, and that its path is made of ordinals and ids. Which
+/// NPUs there are is not looked at.
+///
+/// # Errors
+/// As [`Params::of`]; [`DriverError::InvalidUri`] for a path of another form.
+pub fn check(uri: &DeviceUri) -> Result<(), DriverError> {
+    Params::of(uri)?;
+    let reject = |reason: String| Err(DriverError::InvalidUri { uri: uri.to_string(), reason });
+    for word in uri.path().split(',').filter(|_| !["", "*"].contains(&uri.path())) {
+        // PCI addresses have colons.
+        match word {
+            "" => return reject(format!("a comma without an NPU on both sides; expected {FORMS} between commas")),
+            "*" => return reject(format!("`*` stands alone: `{SCHEME}:*`")),
+            _ if word.parse::<usize>().is_ok() || word.contains(':') => {}
+            _ => return reject(format!("`{word}` is no name of an NPU; expected {FORMS}")),
+        }
+    }
+    Ok(())
+}
+
 /// A parameter there was once.
 const REMOVED: &str = "isolate";
 
@@ -191,7 +214,12 @@ impl Inventory {
         let mut shown: Vec<FoundNpu> = Vec::new();
         for word in value.split(',').map(str::trim).filter(|_| !value.trim().is_empty()) {
             let npu = npus.iter().find(|npu| names(word, npu)).ok_or_else(|| {
-                reject(format!("`{word}` names no NPU; expected ordinals or ids of: {}", list(&npus)))
+                reject(match npus.len() {
+                    _ if word.is_empty() => "a comma without an NPU on both sides; remove it".to_owned(),
+                    0 => format!("`{word}` names no NPU, and this machine has none; unset it"),
+                    1 => format!("`{word}` names no NPU; this machine has one: {}", list(&npus)),
+                    count => format!("`{word}` names no NPU; this machine has {count}: {}", list(&npus)),
+                })
             })?;
             if shown.iter().any(|earlier| earlier.id == npu.id) {
                 return Err(reject(format!("`{word}` names {} a second time; name it once", npu.id)));
@@ -255,13 +283,14 @@ impl Inventory {
             return Err(self.no_such(uri, format!("`*` stands alone: `{SCHEME}:*`")));
         }
         let npu = self.npus.iter().find(|npu| names(word, npu)).ok_or_else(|| {
-            let forms =
-                format!("expected an ordinal (`{SCHEME}:0`), an id (`{SCHEME}://pci-0000:c6:00.1`), or `{SCHEME}:*`");
             let hidden = match self.hidden.len() {
                 0 => String::new(),
                 hidden => format!("; {AIE_HAL_VISIBLE_DEVICES} hides {hidden}"),
             };
-            self.no_such(uri, format!("`{word}` names no NPU, {forms}{hidden}"))
+            match word {
+                "" => self.no_such(uri, format!("a comma without an NPU on both sides, expected {FORMS}{hidden}")),
+                _ => self.no_such(uri, format!("`{word}` names no NPU, expected {FORMS}{hidden}")),
+            }
         })?;
         match npu.disabled() {
             None => Ok(npu),
@@ -326,8 +355,26 @@ mod tests {
     }
 
     #[rstest]
+    #[case("xdna", None)]
+    #[case("xdna:*?devices=2", None)]
+    #[case("xdna://3,pci-0000:c6:00.1,0000:c7:00.1", None)]
+    #[case("xdna://0,", Some("a comma without an NPU on both sides"))]
+    #[case("xdna:banana", Some("`banana` is no name of an NPU; expected an ordinal"))]
+    #[case("xdna://1,*", Some("`*` stands alone"))]
+    #[case("xdna:0?lanes=4", Some("unknown; `xdna` takes: runtime"))]
+    #[case("xdna:0?;", Some("unknown; `xdna` takes: runtime"))]
+    fn the_form_of_uris_is_checked_without_an_npu(#[case] text: &str, #[case] expected: Option<&str>) {
+        match (check(&uri(text)).map_err(|cause| cause.to_string()), expected) {
+            (Ok(()), None) => {}
+            (Err(message), Some(part)) if message.contains(part) => {}
+            (found, expected) => panic!("{found:?} instead of {expected:?}"),
+        }
+    }
+
+    #[rstest]
     #[case("xdna:7", "`7` names no NPU, expected an ordinal")]
-    #[case("xdna://1,", "`` names no NPU")]
+    #[case("xdna://1,", "a comma without an NPU on both sides, expected an ordinal")]
+    #[case("xdna://,1", "a comma without an NPU on both sides, expected an ordinal")]
     #[case("xdna://pci-0000:99:00.0", "`pci-0000:99:00.0` names no NPU")]
     #[case("xdna:-1", "`-1` names no NPU")]
     #[case("xdna://1,*", "`*` stands alone")]
@@ -405,13 +452,23 @@ mod tests {
     }
 
     #[rstest]
-    #[case("4", "\"4\": `4` names no NPU; expected ordinals or ids of: 0 = xdna://pci-0000:c0:00.1")]
-    #[case("1,,3", "\"1,,3\": `` names no NPU")]
+    #[case("4", "\"4\": `4` names no NPU; this machine has 4: 0 = xdna://pci-0000:c0:00.1")]
+    #[case("1,,3", "\"1,,3\": a comma without an NPU on both sides")]
     #[case("1,pci-0000:c1:00.1", "\"1,pci-0000:c1:00.1\": `pci-0000:c1:00.1` names pci-0000:c1:00.1 a second time")]
     fn a_wrong_visible_entry_is_an_error(#[case] value: &str, #[case] expected: &str) {
         let error = Inventory::new(four(), Some(value)).unwrap_err();
         let DriverError::InvalidParameter { name, reason, .. } = error else { panic!("{error}") };
         assert_eq!(name, AIE_HAL_VISIBLE_DEVICES.name);
+        assert!(reason.starts_with(expected), "{reason}");
+    }
+
+    #[rstest]
+    #[case(0, "\"5\": `5` names no NPU, and this machine has none; unset it")]
+    #[case(1, "\"5\": `5` names no NPU; this machine has one: 0 = xdna://pci-0000:c0:00.1")]
+    fn fewer_npus_than_named_are_said(#[case] count: usize, #[case] expected: &str) {
+        let npus = four().into_iter().take(count).collect();
+        let error = Inventory::new(npus, Some("5")).unwrap_err();
+        let DriverError::InvalidParameter { reason, .. } = error else { panic!("{error}") };
         assert!(reason.starts_with(expected), "{reason}");
     }
 

@@ -1,17 +1,21 @@
 //! The drivers this library carries.
 
 use aie_driver_mock::MockDriver;
-use aie_driver_xdna::XdnaDriver;
 use aie_driver_xdna::route::Route;
+use aie_driver_xdna::{XdnaDriver, selection};
 use aie_hal::driver::DriverRegistry;
 use aie_hal::validation::wrap_driver;
-use aie_hal::{ArchRegistry, Driver};
+use aie_hal::{ArchRegistry, DeviceUri, Driver, DriverError};
 use aie_ops::ReferenceExecutor;
 use std::sync::Arc;
 
 /// The driver of simulated devices, with the reference kernels.
 pub fn mock(arches: ArchRegistry) -> Arc<dyn Driver> {
-    Arc::new(MockDriver::new(Arc::new(ReferenceExecutor)).with_registry(arches))
+    Arc::new(simulated(arches))
+}
+
+fn simulated(arches: ArchRegistry) -> MockDriver {
+    MockDriver::new(Arc::new(ReferenceExecutor)).with_registry(arches)
 }
 
 /// All drivers of this library. `route` is how real NPUs are reached when a URI does not say. `validate` puts the validation layer before each.
@@ -22,6 +26,20 @@ pub fn registry(arches: ArchRegistry, route: Route, validate: bool) -> DriverReg
         registry.register(if validate { wrap_driver(driver) } else { driver });
     }
     registry
+}
+
+/// Whether `uri` is one of a driver of this library: its path and its parameters. Nothing is opened: whether this machine has the NPU shows
+/// then.
+///
+/// # Errors
+/// What is wrong with it, and what is accepted.
+pub fn check(uri: &str, arches: &ArchRegistry) -> Result<(), DriverError> {
+    let parsed = DeviceUri::parse(uri)?;
+    match parsed.scheme() {
+        aie_driver_mock::SCHEME => simulated(arches.clone()).check(&parsed),
+        aie_driver_xdna::SCHEME => selection::check(&parsed),
+        scheme => registry(arches.clone(), Route::default(), false).driver(scheme, uri).map(drop),
+    }
 }
 
 #[cfg(test)]

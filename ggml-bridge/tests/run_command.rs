@@ -18,7 +18,7 @@ fn installation(root: &Path) -> (PathBuf, PathBuf) {
         fs::create_dir_all(root.join(folder)).unwrap();
     }
     let library = root.join("lib/x86_64-linux-gnu/libggml-hsa.so");
-    fs::write(&library, "").unwrap();
+    fs::write(&library, elf("ggml_backend_init")).unwrap();
     let program = root.join("bin/ggml-hsa");
     fs::hard_link(PROGRAM, &program).or_else(|_| fs::copy(PROGRAM, &program).map(drop)).unwrap();
     let tool = root.join("tools/llama-tool");
@@ -26,6 +26,11 @@ fn installation(root: &Path) -> (PathBuf, PathBuf) {
     fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
     fs::write(root.join("tools/no-program"), "text").unwrap();
     (program, library)
+}
+
+/// The head of an ELF file for this processor, and the name of a function.
+fn elf(function: &str) -> Vec<u8> {
+    [&fs::read(PROGRAM).unwrap()[..20], b"\0", function.as_bytes(), b"\0"].concat()
 }
 
 fn run(program: &Path, root: &Path, arguments: &[&str]) -> (Output, String, String) {
@@ -82,6 +87,33 @@ fn what_is_missing_is_named_with_what_was_tried() {
     assert!(output.status.code() == Some(126) && err.contains("cannot be started"), "{err}");
     let (output, _, err) = run(&program, root.path(), &["run", "--device", "bogus://x", "llama-tool"]);
     assert!(output.status.code() == Some(2) && err.contains("available in this build: [xdna, mock]"), "{err}");
+    for (uri, expected) in [
+        ("mock:aie9", "there is no arch file for `aie9`"),
+        ("xdna:banana", "`banana` is no name of an NPU"),
+        ("xdna:0?lanes=4", "unknown; `xdna` takes"),
+    ] {
+        for command in [&["env", "--device", uri][..], &["run", "--device", uri, "llama-tool"]] {
+            let (output, out, err) = run(&program, root.path(), command);
+            assert_eq!((output.status.code(), out.as_str()), (Some(2), ""), "{err}");
+            assert!(err.contains("--device: ") && err.contains(expected), "{err}");
+        }
+    }
+    let other = root.path().join("other.so");
+    for (bytes, expected) in [
+        (vec![], "cannot be read"),
+        (b"a text that is longer than the head of a file".to_vec(), "does not begin as ELF files do"),
+        (elf("malloc"), "it is no backend of ggml"),
+    ] {
+        fs::write(&other, bytes).unwrap();
+        for command in [
+            &["env", "--library", other.to_str().unwrap()][..],
+            &["run", "--library", other.to_str().unwrap(), "llama-tool"],
+        ] {
+            let (output, out, err) = run(&program, root.path(), command);
+            assert_eq!((output.status.code(), out.as_str()), (Some(2), ""), "{err}");
+            assert!(err.contains("other.so cannot be loaded: ") && err.contains(expected), "{err}");
+        }
+    }
     fs::remove_file(library).unwrap();
     for command in [&["env"][..], &["run", "llama-tool"]] {
         let (output, out, err) = run(&program, root.path(), command);

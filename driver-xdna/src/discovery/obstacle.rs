@@ -160,15 +160,19 @@ fn split(text: &str) -> (String, Option<String>) {
     }
 }
 
+/// What lets a user lock more memory: the one remedy that every message about it has.
+pub const LOCK_MORE: &str = "`printf '* - memlock unlimited\\n' | sudo tee /etc/security/limits.d/70-npu.conf`, then log out and in again; \
+                             for a service of systemd `LimitMEMLOCK=infinity`; in a container `--ulimit memlock=-1`";
+
 /// What may become a problem. As text it is the cause, a semicolon, and what mends it.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
     /// RLIMIT_MEMLOCK is small.
     #[error(
-        "this process may lock {limit} bytes of memory (`ulimit -l`), less than {wanted}; runtimes that pin a program's own \
-         memory for the NPU can run out of it; set `* soft memlock unlimited` and `* hard memlock unlimited` in \
-         /etc/security/limits.d and log in again"
+        "this process may lock {limit} bytes of memory (`ulimit -l`), less than {wanted}, and runtimes that pin a program's own \
+         memory for the NPU can run out of it; {}",
+        LOCK_MORE
     )]
     LockableMemory {
         /// The soft limit in bytes.

@@ -2,7 +2,8 @@
 
 /// Splits a list of URIs. A comma may be part of a path (`xdna://0,1`) or of a parameter (`mock?fault=timeout,lost`); it separates
 /// when a URI follows: a known scheme, or behind a URI without parameters anything with the form of a scheme and a colon, so that
-/// a scheme that is not known is rejected as one.
+/// a scheme that is not known is rejected as one. Other commas stay, also the last character: what has them is rejected when it is opened, and
+/// nothing is left out of a list without a word.
 pub fn split_uris(list: &str) -> Vec<String> {
     let mut uris = Vec::new();
     for word in list.split(|c: char| c == ';' || c.is_whitespace()) {
@@ -28,7 +29,7 @@ fn separator(text: &str) -> Option<usize> {
             // An id of an NPU has colons too.
             is_scheme && next[scheme.len()..].starts_with(':') && !scheme.starts_with("pci-")
         };
-        matches!(scheme, "mock" | "xdna") || (!parameters && (next.is_empty() || unknown()))
+        matches!(scheme, "mock" | "xdna") || (!parameters && unknown())
     })
 }
 
@@ -44,7 +45,10 @@ mod tests {
     #[case("xdna://0,1,mock", &["xdna://0,1", "mock"])]
     #[case(" mock ;xdna:0\txdna:1", &["mock", "xdna:0", "xdna:1"])]
     #[case("mock?fault=timeout,lost", &["mock?fault=timeout,lost"])]
-    #[case("mock,", &["mock"])]
+    #[case("mock,", &["mock,"])]
+    #[case("xdna://0,", &["xdna://0,"])]
+    #[case("xdna://0,;mock", &["xdna://0,", "mock"])]
+    #[case("?;", &["?"])]
     #[case("nonsense://x", &["nonsense://x"])]
     #[case("mock:aie2,bogus:0,xdna", &["mock:aie2", "bogus:0", "xdna"])]
     #[case("xdna://pci-0000:c6:00.1,pci-0000:c7:00.1", &["xdna://pci-0000:c6:00.1,pci-0000:c7:00.1"])]

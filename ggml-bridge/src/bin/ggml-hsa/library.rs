@@ -4,7 +4,8 @@
 //! tree may be moved.
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// The library's name when it is installed, and the one that cargo gives it.
@@ -12,6 +13,12 @@ const NAMES: [&str; 2] = ["libggml-hsa.so", "libggml_hsa.so"];
 
 /// How far below `lib` it may be: Debian's backends of ggml are in `lib/x86_64-linux-gnu/ggml/backends0`.
 const DEEPEST: usize = 3;
+
+/// `e_machine` of this program's libraries, as the ELF specification numbers them.
+const ARCHITECTURE: u16 = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
+
+/// The function that ggml calls first in every backend it loads.
+const ENTRY: &[u8] = b"ggml_backend_init\0";
 
 /// The library was not found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,8 +86,46 @@ fn in_folder(folder: &Path, depth: usize, tried: &mut Vec<PathBuf>) -> Option<Pa
     None
 }
 
+/// Why ggml could not load the file at `path` as a backend.
+pub fn defect(path: &Path) -> Option<String> {
+    let mut head = [0_u8; 20];
+    let opened = File::open(path).and_then(|mut file| file.read_exact(&mut head).map(|()| file));
+    let mut file = match opened {
+        Ok(file) => file,
+        Err(cause) => return Some(format!("it cannot be read: {cause}")),
+    };
+    if !head.starts_with(b"\x7fELF") {
+        return Some("it is no library: it does not begin as ELF files do".to_owned());
+    }
+    let architecture = u16::from_le_bytes([head[18], head[19]]);
+    if architecture != ARCHITECTURE {
+        return Some(format!("it is for another processor (ELF machine {architecture}, here {ARCHITECTURE})"));
+    }
+    match names_entry(&mut file) {
+        Ok(true) => None,
+        Ok(false) => Some("it is no backend of ggml: it has no function ggml_backend_init".to_owned()),
+        Err(cause) => Some(format!("it cannot be read: {cause}")),
+    }
+}
+
+/// Whether [`ENTRY`] is in the rest of a file. Names of functions are near its beginning, so the whole file is read only of others.
+fn names_entry(file: &mut impl Read) -> io::Result<bool> {
+    const BLOCK: u64 = 1 << 20;
+    let mut bytes = Vec::new();
+    loop {
+        let read = file.take(BLOCK).read_to_end(&mut bytes)?;
+        if bytes.windows(ENTRY.len()).any(|window| window == ENTRY) {
+            return Ok(true);
+        }
+        if read == 0 {
+            return Ok(false);
+        }
+        bytes.drain(..bytes.len().saturating_sub(ENTRY.len()));
+    }
+}
+
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use rstest::rstest;
 
@@ -120,5 +165,32 @@ mod tests {
         assert_eq!(nothing.tried, [root.path()]);
         fs::write(&named, "").unwrap();
         assert_eq!(find(Some(root.path()), None), Ok(named));
+    }
+
+    /// The head of an ELF file of this machine, and `names` of functions.
+    pub fn elf(names: &str) -> Vec<u8> {
+        let mut bytes = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0".to_vec();
+        bytes.extend(ARCHITECTURE.to_le_bytes());
+        bytes.extend(names.bytes());
+        bytes
+    }
+
+    #[rstest]
+    #[case::backend(elf("a\0ggml_backend_init\0"), None)]
+    #[case::over_a_block(elf(&format!("{}\0ggml_backend_init\0", "x".repeat((1 << 20) - 8))), None)]
+    #[case::other_library(elf("a\0malloc\0"), Some("it is no backend of ggml"))]
+    #[case::empty(vec![], Some("it cannot be read: failed to fill"))]
+    #[case::text(b"GGUF, a model perhaps, or what".to_vec(), Some("it does not begin as ELF files do"))]
+    #[case::other_processor([&elf("")[..18], &[243, 0]].concat(), Some("it is for another processor (ELF machine 243"))]
+    fn what_ggml_cannot_load_is_no_library(#[case] bytes: Vec<u8>, #[case] expected: Option<&str>) {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("libggml-hsa.so");
+        fs::write(&file, bytes).unwrap();
+        let found = defect(&file);
+        match (expected, &found) {
+            (None, None) => {}
+            (Some(part), Some(found)) if found.contains(part) => {}
+            _ => panic!("{found:?} instead of {expected:?}"),
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! The variables that make a stock program of llama.cpp load the library, for `ggml-hsa env` and `ggml-hsa run`.
 
 use crate::library;
-use aie_driver_xdna::route::Route;
-use aie_hal::{ArchRegistry, DeviceUri, DriverError};
+use crate::output::complain;
+use aie_hal::ArchRegistry;
 use clap::Args;
 use ggml_hsa::drivers;
 use ggml_hsa::settings::{GGML_BACKEND_PATH, GGML_HSA_DEVICES};
@@ -30,20 +30,27 @@ impl Choice {
         let program = std::env::current_exe().ok();
         let folder = program.as_deref().and_then(|program| program.parent());
         let library = library::find(self.library.as_deref(), folder).map_err(|cause| cause.to_string())?;
+        if let Some(defect) = library::defect(&library) {
+            return Err(format!(
+                "{} cannot be loaded: {defect}; name libggml-hsa.so with --library FILE, or install it again",
+                library.display()
+            ));
+        }
         let mut variables = vec![(GGML_BACKEND_PATH.name, library.into_os_string())];
         if !self.device.is_empty() {
-            self.device.iter().try_for_each(|uri| check(uri)).map_err(|cause| format!("--device: {cause}"))?;
-            // A semicolon cannot be part of a URI.
+            let (arches, problems) = ArchRegistry::from_environment();
+            problems.iter().for_each(complain);
+            for uri in &self.device {
+                // It separates URIs in the variable.
+                if uri.contains(';') {
+                    return Err(format!("--device: `{uri}` has a semicolon; repeat --device for a second device"));
+                }
+                drivers::check(uri, &arches).map_err(|cause| format!("--device: {cause}"))?;
+            }
             variables.push((GGML_HSA_DEVICES.name, self.device.join(";").into()));
         }
         Ok(variables)
     }
-}
-
-/// Whether `uri` is one, of a driver in this build. Whether there is such a device shows when it is opened.
-fn check(uri: &str) -> Result<(), DriverError> {
-    let scheme = DeviceUri::parse(uri)?.scheme().to_owned();
-    drivers::registry(ArchRegistry::builtin(), Route::default(), false).driver(&scheme, uri).map(drop)
 }
 
 #[cfg(test)]
@@ -54,7 +61,7 @@ mod tests {
     fn devices_are_checked_and_joined() {
         let folder = tempfile::tempdir().unwrap();
         let library = folder.path().join("libggml-hsa.so");
-        std::fs::write(&library, "").unwrap();
+        std::fs::write(&library, library::tests::elf("ggml_backend_init\0")).unwrap();
         let choice = |uris: &[&str]| Choice {
             device: uris.iter().map(|uri| (*uri).to_owned()).collect(),
             library: Some(library.clone()),
@@ -70,6 +77,19 @@ mod tests {
             message.starts_with("--device: ") && message.contains("available in this build: [xdna, mock]"),
             "{message}"
         );
-        assert!(choice(&["no uri"]).variables().unwrap_err().contains("invalid device URI"));
+        for (uri, expected) in [
+            ("no uri", "invalid device URI"),
+            ("mock:aie9", "there is no arch file for `aie9`"),
+            ("mock:aie2?speed=9", "unknown; `mock` takes: devices"),
+            ("mock:aie2?;", "has a semicolon; repeat --device"),
+            ("xdna:banana", "`banana` is no name of an NPU"),
+            ("xdna://0,", "a comma without an NPU on both sides"),
+        ] {
+            let message = choice(&[uri]).variables().unwrap_err();
+            assert!(message.starts_with("--device: ") && message.contains(expected), "{message}");
+        }
+        std::fs::write(&library, "no library, but a text of some length").unwrap();
+        let message = choice(&[]).variables().unwrap_err();
+        assert!(message.contains("it does not begin as ELF files do") && message.contains("--library"), "{message}");
     }
 }

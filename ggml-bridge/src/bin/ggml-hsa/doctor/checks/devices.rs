@@ -4,7 +4,7 @@ use super::super::finding::Finding;
 use super::super::machine::Machine;
 use super::super::opening::Opening;
 use aie_driver_xdna::SCHEME;
-use aie_driver_xdna::discovery::Warning;
+use aie_driver_xdna::discovery::{LOCK_MORE, Warning};
 use aie_jit_iron::JitPolicy;
 use ggml_hsa::settings::{GGML_HSA, GGML_HSA_DEVICES};
 
@@ -59,10 +59,8 @@ pub fn lockable_memory(machine: &Machine) -> Vec<Finding> {
     let limits = survey.warnings.iter().filter(|warning| matches!(warning, Warning::LockableMemory { .. }));
     let mut findings: Vec<Finding> = limits
         .map(|warning| {
-            let (cause, _) = warning.cause_and_mend();
-            let mend = "`printf '* - memlock unlimited\\n' | sudo tee /etc/security/limits.d/70-npu.conf`, then log out and in \
-                        again; for a service of systemd `LimitMEMLOCK=infinity`; in a container `--ulimit memlock=-1`";
-            Finding::warning("memlock", cause, mend)
+            let (cause, mend) = warning.cause_and_mend();
+            Finding::warning("memlock", cause, mend.unwrap_or_default())
         })
         .collect();
     if findings.is_empty() && !survey.npus.is_empty() {
@@ -146,7 +144,7 @@ fn mend_of(reason: &str) -> String {
             "turn the IOMMU (AMD-Vi) on in the firmware setup, and start the kernel without `iommu=off`, `iommu=pt` and \
              `amd_iommu=off`",
         ),
-        ("ulimit -l", "`ulimit -l unlimited`, or memlock in /etc/security/limits.d"),
+        ("ulimit -l", LOCK_MORE),
         ("ulimit -n", "`ulimit -n 4096`"),
     ];
     let known = mends.iter().find(|(words, _)| reason.contains(words)).map(|(_, mend)| (*mend).to_owned());

@@ -2,33 +2,14 @@
 
 use super::super::finding::Finding;
 use super::super::machine::Machine;
-use crate::library;
+use crate::library::{self, defect};
 use ggml_hsa::settings::GGML_BACKEND_PATH;
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
-
-/// `e_machine` of this program's libraries, as the ELF specification numbers them.
-const ARCHITECTURE: u16 = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
+use std::path::PathBuf;
 
 fn found(machine: &Machine) -> Result<PathBuf, String> {
     let programs = machine.programs.as_ref().map(|folder| machine.file(folder));
     let given = machine.library.as_ref().map(|path| machine.file(path));
     library::find(given.as_deref(), programs.as_deref()).map_err(|cause| cause.to_string())
-}
-
-/// What is wrong with a library's file.
-fn defect(path: &Path) -> Option<String> {
-    let mut head = [0_u8; 20];
-    if let Err(cause) = File::open(path).and_then(|mut file| file.read_exact(&mut head)) {
-        return Some(format!("it cannot be read: {cause}"));
-    }
-    if !head.starts_with(b"\x7fELF") {
-        return Some("it is no library: it does not begin as ELF files do".to_owned());
-    }
-    let architecture = u16::from_le_bytes([head[18], head[19]]);
-    (architecture != ARCHITECTURE)
-        .then(|| format!("it is for another processor (ELF machine {architecture}, here {ARCHITECTURE})"))
 }
 
 /// The library that `ggml-hsa run` and `ggml-hsa env` use.

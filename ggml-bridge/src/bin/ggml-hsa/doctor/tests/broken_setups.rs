@@ -2,7 +2,7 @@
 
 use super::super::finding::Level::{Error, Warning};
 use super::broken::{Broken, row};
-use super::rig::{GGML, HERE, LIBRARY, LOADER};
+use super::rig::{BACKEND, GGML, HERE, LIBRARY, LOADER};
 
 /// In parts, since what is in quotes has to be a setting.
 const MISSPELT: &str = concat!("GGML_HSA_", "DEVCIES");
@@ -81,28 +81,35 @@ pub const SETUPS: &[Broken] = &[
         |rig| rig.remove(LIBRARY),
         ("library", Error),
         ("cannot find libggml-hsa.so; tried", "cmake --install"),
-        |rig| rig.elf(LIBRARY, HERE, &[]),
+        |rig| rig.elf(LIBRARY, HERE, BACKEND),
     ),
     row(
         "a library that was cut off",
         |rig| rig.write(LIBRARY, "\u{7f}ELF"),
         ("library", Error),
         ("cannot be read", "install the package again"),
-        |rig| rig.elf(LIBRARY, HERE, &[]),
+        |rig| rig.elf(LIBRARY, HERE, BACKEND),
     ),
     row(
         "a page of a server in the library's place",
         |rig| rig.write(LIBRARY, "<!DOCTYPE html><title>404 Not Found</title>"),
         ("library", Error),
         ("does not begin as ELF files do", "install the package again"),
-        |rig| rig.elf(LIBRARY, HERE, &[]),
+        |rig| rig.elf(LIBRARY, HERE, BACKEND),
+    ),
+    row(
+        "another library in the library's place",
+        |rig| rig.elf(LIBRARY, HERE, &["malloc"]),
+        ("library", Error),
+        ("it is no backend of ggml", "install the package again"),
+        |rig| rig.elf(LIBRARY, HERE, BACKEND),
     ),
     row(
         "a library for another processor",
         |rig| rig.elf(LIBRARY, 8, &[]),
         ("library", Error),
         ("for another processor", "install the package again"),
-        |rig| rig.elf(LIBRARY, HERE, &[]),
+        |rig| rig.elf(LIBRARY, HERE, BACKEND),
     ),
     row(
         "a variable with a library that is gone",
@@ -128,7 +135,7 @@ pub const SETUPS: &[Broken] = &[
     row(
         "a variable with another backend",
         |rig| {
-            rig.elf("/opt/libggml-vulkan.so", HERE, &[]);
+            rig.elf("/opt/libggml-vulkan.so", HERE, BACKEND);
             rig.set("GGML_BACKEND_PATH", "/opt/libggml-vulkan.so");
         },
         ("library", Error),
@@ -138,7 +145,7 @@ pub const SETUPS: &[Broken] = &[
     row(
         "a variable with another copy",
         |rig| {
-            rig.elf("/home/ada/libggml-hsa.so", HERE, &[]);
+            rig.elf("/home/ada/libggml-hsa.so", HERE, BACKEND);
             rig.set("GGML_BACKEND_PATH", "/home/ada/libggml-hsa.so");
         },
         ("library", Warning),

@@ -21,6 +21,8 @@ pub const GGML: &str = "/usr/lib/x86_64-linux-gnu/libggml-base.so.0.27.0";
 pub const LOADER: &str = "/usr/lib/x86_64-linux-gnu/libggml.so.0.27.0";
 /// The ELF machine of this processor: x86-64 or AArch64.
 pub const HERE: u8 = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
+/// The functions of a backend that matter here.
+pub const BACKEND: &[&str] = &["ggml_backend_init"];
 /// What opening the NPU gives: nothing, or `idle` or `rejected`, and a reason.
 const OPENING: &str = "/opening";
 
@@ -80,7 +82,7 @@ impl Rig {
         rig.write("/usr/bin/llama-cli", "");
         rig.ggml(&["ggml_backend_tensor_set_2d", "ggml_backend_buft_alloc_buffer_n"]);
         rig.elf(LOADER, 62, &["GGML_BACKEND_PATH"]);
-        rig.elf(LIBRARY, HERE, &[]);
+        rig.elf(LIBRARY, HERE, BACKEND);
         rig.folder("/opt/ggml-hsa/bin");
         rig.folder("/home/ada");
         rig.set("PATH", "/usr/bin:/bin");
