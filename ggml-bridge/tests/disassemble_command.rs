@@ -92,8 +92,20 @@ fn the_pdi_of_an_xclbin_is_taken() {
 fn what_cannot_be_used_is_said() {
     let files = Files::new();
     let pdi = files.path("k.pdi");
+    let elf =
+        |machine: u16| [&b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0\x02\0"[..], &machine.to_le_bytes(), &[0; 32]].concat();
+    fs::write(files.path("core.elf"), elf(264)).unwrap();
+    fs::write(files.path("program"), elf(62)).unwrap();
+    fs::write(files.path("k.cdo"), [&4_u32.to_le_bytes()[..], b"XLNX", &[0; 12]].concat()).unwrap();
     for (arguments, options, expected) in [
         (vec![pdi.clone()], vec![], "add its instruction stream, or --arch with one of: aie2, aie2p"),
+        (vec![files.path("core.elf")], vec!["--arch", "aie2"], "core.elf is the ELF file of one core; give the PDI"),
+        (vec![files.path("program")], vec!["--arch", "aie2"], "program is an ELF file of machine 62, and no kernel"),
+        (
+            vec![files.path("k.cdo")],
+            vec!["--arch", "aie2"],
+            "k.cdo is a CDO, the list of writes in a PDI; give the PDI",
+        ),
         (vec![pdi.clone()], vec!["--arch", "aie9"], "there is no generation `aie9`; --arch can be: aie2, aie2p"),
         (vec![files.path("none.pdi")], vec!["--arch", "aie2"], "none.pdi cannot be read: "),
         (vec![files.path("k.txt")], vec!["--arch", "aie2"], "k.txt: PDI at offset 0x0: expected"),

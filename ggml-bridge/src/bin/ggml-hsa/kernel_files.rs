@@ -24,9 +24,30 @@ pub fn in_file<E: Display>(path: &Path) -> impl Fn(E) -> String {
     move |cause| format!("{}: {cause}", path.display())
 }
 
+/// What a file is that compilers make on the way to a PDI.
+fn other_format(file: &[u8]) -> Option<String> {
+    /// `e_machine` of AI Engine cores, as the LLVM fork for them numbers it.
+    const AI_ENGINE: u16 = 264;
+    /// Second word of a CDO, in either order of bytes; before it stands the length of the header in words.
+    const IDENTS: [&[u8]; 3] = [b"XLNX", b"XNLX", b"CDO\0"];
+    if file.starts_with(b"\x7fELF") {
+        let machine = file.get(18..20).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
+        return Some(match machine {
+            Some(AI_ENGINE) => "the ELF file of one core".to_owned(),
+            Some(machine) => format!("an ELF file of machine {machine}, and no kernel"),
+            None => "the beginning of an ELF file".to_owned(),
+        });
+    }
+    let is_cdo = file.get(4..8).is_some_and(|ident| IDENTS.contains(&ident)) && file.starts_with(&4_u32.to_le_bytes());
+    is_cdo.then(|| "a CDO, the list of writes in a PDI".to_owned())
+}
+
 /// The PDI in the bytes of a file; `index` chooses one of an xclbin that has several.
 pub fn pdi<'a>(path: &Path, file: &'a [u8], index: Option<usize>) -> Result<&'a [u8], String> {
     let shown = path.display();
+    if let Some(what) = other_format(file) {
+        return Err(format!("{shown} is {what}; give the PDI, or the xclbin, that has it"));
+    }
     if !xclbin::is_xclbin(file) {
         return match index {
             None | Some(0) => Ok(file),
