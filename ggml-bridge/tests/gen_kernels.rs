@@ -390,6 +390,7 @@ fn missed_kernels_of_a_run_are_made() {
 #[rstest]
 #[case(Signal::SIGINT)]
 #[case(Signal::SIGTERM)]
+#[case(Signal::SIGHUP)]
 fn an_interrupted_run_leaves_whole_kernels_and_is_taken_up(#[case] signal: Signal) {
     let count = 400;
     let rig = Rig::new(&many(count));

@@ -56,7 +56,7 @@ class Compiler:
     def __init__(self, tools: Toolchain, kernels_dir: Path) -> None:
         self._tools = tools
         self._kernels_dir = kernels_dir.resolve()
-        self._modules: dict[str, ModuleType] = {}
+        self._modules: dict[Path, ModuleType] = {}
         self._states: dict[Path, tuple[int, int]] = {}
         # Designs import what lies beside them. Behind everything else, so that they replace nothing.
         sys.path.append(str(self._kernels_dir))
@@ -94,9 +94,9 @@ class Compiler:
         return function
 
     def _import(self, path: Path) -> ModuleType:
-        if path.name not in self._modules:
-            self._modules[path.name] = _import(path, self._kernels_dir)
-        return self._modules[path.name]
+        if path not in self._modules:
+            self._modules[path] = _import(path, self._kernels_dir)
+        return self._modules[path]
 
     def _imported(self) -> dict[Path, str]:
         """Files of the designs' folder that are imported, with their modules' names."""
@@ -180,9 +180,12 @@ class Compiler:
 
 def _import(path: Path, kernels_dir: Path) -> ModuleType:
     # Without what the folder's __init__.py does: that of the C++ backend's imports its build system.
-    package = sys.modules.setdefault(PACKAGE, ModuleType(PACKAGE))
-    package.__path__ = [str(kernels_dir)]
-    name = f"{PACKAGE}.{path.stem}"
+    package, folder = PACKAGE, kernels_dir
+    sys.modules.setdefault(package, ModuleType(package)).__path__ = [str(folder)]
+    for part in path.relative_to(kernels_dir).parent.parts:
+        package, folder = f"{package}.{part}", folder / part
+        sys.modules.setdefault(package, ModuleType(package)).__path__ = [str(folder)]
+    name = f"{package}.{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module

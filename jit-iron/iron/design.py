@@ -60,3 +60,8 @@ class Design:
 def is_plain_file_name(name: str) -> bool:
     """Whether `name` stays in the folder it is joined to, and is not taken for an option."""
     return bool(name) and name not in (".", "..") and not name.startswith("-") and not set(name) & {"/", "\0"}
+
+
+def is_plain_path(path: str) -> bool:
+    """Whether `path` is a plain file name, in the folder it is joined to or in one below."""
+    return all(is_plain_file_name(part) for part in path.split("/"))

@@ -21,7 +21,7 @@ import threading
 from dataclasses import dataclass
 from typing import Iterator
 
-from design import is_plain_file_name
+from design import is_plain_path
 from tensor_desc import TensorDesc
 
 VERSION = 1
@@ -181,7 +181,7 @@ def _check(request: Request) -> None:
     """The fields that become part of paths and command lines."""
     if re.fullmatch(r"[a-z0-9]+", request.arch) is None:
         raise ProtocolError(f"arch {request.arch!r} is not the name of a generation")
-    if not is_plain_file_name(request.source) or not request.source.endswith(".py"):
+    if not is_plain_path(request.source) or not request.source.endswith(".py"):
         raise ProtocolError(f"source {request.source!r} is not the name of a Python file")
     if not request.function.isidentifier():
         raise ProtocolError(f"function {request.function!r} is not a name")

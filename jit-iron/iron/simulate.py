@@ -141,6 +141,13 @@ def _import(folder: Path, path: Path) -> types.ModuleType:
         parent = types.ModuleType(package)
         parent.__path__ = [str(folder)]
         sys.modules[package] = parent
+    below = folder
+    for part in path.relative_to(folder).parent.parts:
+        package, below = f"{package}.{part}", below / part
+        if package not in sys.modules:
+            child = types.ModuleType(package)
+            child.__path__ = [str(below)]
+            sys.modules[package] = child
     name = f"{package}.{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)

@@ -47,6 +47,9 @@ class ParseTest(unittest.TestCase):
             ({"arch": "aie2; rm"}, "arch 'aie2; rm' is not the name of a generation"),
             ({"source": "../x.py"}, "source '../x.py' is not the name of a Python file"),
             ({"source": "-x.py"}, "source '-x.py' is not"),
+            ({"source": "below/../../x.py"}, "source 'below/../../x.py' is not"),
+            ({"source": "/x.py"}, "source '/x.py' is not"),
+            ({"source": "below/-x.py"}, "source 'below/-x.py' is not"),
             ({"source": "x.so"}, "source 'x.so' is not"),
             ({"function": "a.b"}, "function 'a.b' is not a name"),
             ({"work_dir": "relative"}, "work_dir 'relative' is not an absolute path"),
@@ -54,6 +57,9 @@ class ParseTest(unittest.TestCase):
         ):
             with self.subTest(changes=changes), self.assertRaisesRegex(ProtocolError, re.escape(message)):
                 parse(changed(**changes))
+
+    def test_sources_may_be_in_folders_below(self):
+        self.assertEqual(parse(changed(source="below/more/x.py")).source, "below/more/x.py")
 
     def test_what_is_no_request_is_rejected(self):
         for line, message in (

@@ -132,6 +132,21 @@ class CompileTest(Case):
             f"// aie2 [{source}, None] i32 (64, 1, 1, 1) {params}\n",
         )
 
+    def test_designs_in_folders_below(self):
+        designs = self.folder / "designs"
+        (designs / "below").mkdir(parents=True)
+        design = 'def ggml_op_below(arch, input_tensors, output_tensor, op_params):\n    return f"// {MARK}"\n'
+        for folder, mark in ((designs, "above"), (designs / "below", "below")):
+            (folder / "marks.py").write_text(f"MARK = {mark!r}\n", encoding="utf-8")
+            (folder / "text.py").write_text(f"from .marks import MARK\n\n\n{design}", encoding="utf-8")
+        installation = self.installation()
+        line = [str(installation.python), str(IRON / "worker.py"), "--kernels-dir", str(designs)]
+        worker = self.worker(installation, line=line)
+        self.assertIn("hello", worker.receive())
+        for source, mark in (("text.py", "above"), ("below/text.py", "below"), ("text.py", "above")):
+            self.assertEqual(worker.ask("ggml_op_below", self.work, source=source), DONE)
+            self.assertEqual((self.work / "aie.mlir").read_text(encoding="utf-8").strip(), f"// {mark}")
+
     def test_several_results(self):
         worker = self.greeted(self.installation())
         self.assertEqual(worker.ask("ggml_op_several", self.work, further_outputs=[tensor("f32", 8)]), DONE)

@@ -104,19 +104,22 @@ impl Asked<'_> {
     /// The file's text.
     fn text(&self, folder: &Path) -> Result<String, Wrong> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-        let is_name = self.file.chars().all(plain) && !self.file.starts_with(['.', '-']) && self.file.ends_with(".py");
-        if !is_name {
+        let is_name = |name: &str| !name.is_empty() && !name.starts_with(['.', '-']) && name.chars().all(plain);
+        if !self.file.split('/').all(is_name) || !self.file.ends_with(".py") {
             let reason = format!("'{}' is not the name of a Python file", quoted(self.file));
-            return Err(Wrong::file(format!("{reason}; name one in {}, such as binary_ops.py", folder.display())));
+            return Err(Wrong::file(format!(
+                "{reason}; name one in {} or a folder below, such as binary_ops.py or mine/binary_ops.py",
+                folder.display()
+            )));
         }
         let path = folder.join(self.file);
         fs::read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).map_err(|error| {
-            let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-            let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-            let mut there: Vec<String> = names.filter(|name| name.ends_with(".py")).collect();
+            let mut there = python_files(folder, "");
             there.sort();
             let has = if there.is_empty() { "no .py file".into() } else { there.join(", ") };
-            let near = nearest(self.file, &there, 1).first().map(|name| format!("; did you mean {name}?"));
+            let same = there.iter().find(|name| name.ends_with(&format!("/{}", self.file)));
+            let near = same.or_else(|| nearest(self.file, &there, 1).first().copied());
+            let near = near.map(|name| format!("; did you mean {name}?"));
             let reason = match error.kind() {
                 std::io::ErrorKind::NotFound => String::new(),
                 _ => format!(": {error}"),
@@ -153,6 +156,20 @@ impl Asked<'_> {
     }
 }
 
+/// The Python files in `folder` and one level below, behind `prefix`.
+fn python_files(folder: &Path, prefix: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if name.ends_with(".py") {
+            found.push(format!("{prefix}{name}"));
+        } else if prefix.is_empty() && entry.path().is_dir() {
+            found.extend(python_files(&entry.path(), &format!("{name}/")));
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,6 +199,25 @@ mod tests {
         assert_eq!(source, Some(KernelSource { file: "fast.py".into(), function: function.into() }));
         assert_eq!(said.is_some(), note.is_some(), "{said:?}");
         assert!(said.unwrap_or_default().contains(note.unwrap_or_default()));
+    }
+
+    #[test]
+    fn files_in_folders_below_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("mine")).unwrap();
+        fs::write(folder.path().join("mine/fast.py"), TEXT).unwrap();
+        let choose = |file: &str| {
+            let asked = Asked { function: "my_add", file, operation: Some("ADD"), folder: Some(folder.path()) };
+            asked.choose().map_err(|wrong| wrong.file.unwrap_or_default())
+        };
+        let source = choose("mine/fast.py").unwrap().source.unwrap();
+        assert_eq!((source.file.as_str(), source.function.as_str()), ("mine/fast.py", "my_add"));
+        for outside in ["mine/../../fast.py", "/mine/fast.py", "mine//fast.py", "mine/-fast.py", ".mine/fast.py"] {
+            let reason = choose(outside).unwrap_err();
+            assert!(reason.contains("is not the name of a Python file"), "{reason}");
+        }
+        let reason = choose("fast.py").unwrap_err();
+        assert!(reason.contains("the folder has mine/fast.py; did you mean mine/fast.py?"), "{reason}");
     }
 
     #[rstest]

@@ -9,7 +9,7 @@ use super::parameters::parse_parameters;
 use super::request::{KernelRequest, KernelSet, check};
 use super::tensor_text;
 use aie_hal::{Arch, ArchRegistry};
-use aie_ops::{F16Policy, Node, OpParams, Tensor, table};
+use aie_ops::{DataType, F16Policy, Node, OpParams, Tensor, table};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -124,7 +124,7 @@ impl Reader<'_> {
         let chosen = self.design(get("kernel_name"), get("kernel_source"), get("operation"));
         let arch = get("arch").and_then(|value| self.arch(value));
         let inputs = get("input_tensors").and_then(|value| self.inputs(value));
-        let output = get("output_tensor").and_then(|value| self.tensor(value));
+        let output = get("output_tensor").and_then(|value| self.output(value));
 
         let (Chosen { op, source, note }, mut sources) = (chosen?, inputs?);
         while matches!(sources.last(), Some(None)) {
@@ -141,10 +141,17 @@ impl Reader<'_> {
         }
         self.notes.extend(note.map(|note| entry.problem(note)));
         let kernel = KernelRequest { source, ..KernelRequest::new(entry.place(), op, node, arch) };
-        Some(match exported_name {
-            Some(exported_name) => KernelRequest { exported_name, ..kernel },
-            None => kernel,
-        })
+        let Some(exported_name) = exported_name else { return Some(kernel) };
+        if is_looked_for(&exported_name) && ![&kernel.name, &kernel.stem].contains(&&exported_name) {
+            let message = format!(
+                "the 'exported_name' `{exported_name}` is the name under which the backend looks for another kernel, and this one is \
+                 {}; choose another one, or leave 'exported_name' out",
+                kernel.name
+            );
+            self.report(entry, message);
+            return None;
+        }
+        Some(KernelRequest { exported_name, ..kernel })
     }
 
     fn string(&mut self, key: &str, value: &Value<'_>) -> Option<String> {
@@ -215,11 +222,51 @@ impl Reader<'_> {
         read.into_iter().collect()
     }
 
+    /// A tensor whose elements have memory of their own: results in shared memory would depend on the order in which they are written.
+    fn output(&mut self, value: &Value<'_>) -> Option<Tensor> {
+        let tensor = self.tensor(value)?;
+        if overlaps(&tensor) {
+            self.report(
+                value,
+                "the rows of 'output_tensor' overlap; leave its strides out, or give each at least the size of what is below it",
+            );
+            return None;
+        }
+        Some(tensor)
+    }
+
     fn tensor(&mut self, value: &Value<'_>) -> Option<Tensor> {
         self.require(value, "a string", "a tensor must be a string such as \"(1024,1,1,1)/f32\"")?;
         let text: String = self.keep(value.read())?;
         self.keep(tensor_text::parse(&text).map_err(|error| value.problem(error)))
     }
+}
+
+/// Whether `name` has the form of the names under which backends look for kernels of ggml's operations ([`aie_ops::name`]).
+fn is_looked_for(name: &str) -> bool {
+    let mut parts = name.split('-');
+    let op = parts.next().unwrap_or_default();
+    let is_op = table::all().any(|known| known.name().eq_ignore_ascii_case(op)) && !op.contains(char::is_uppercase);
+    let is_tensor = |part: &str| {
+        let after = part.trim_start_matches(|c: char| c.is_ascii_digit() || c == 'x');
+        let dtype = DataType::ALL.iter().map(|dtype| dtype.name()).filter(|dtype| after.starts_with(dtype));
+        after.len() < part.len() && dtype.max_by_key(|dtype| dtype.len()).is_some()
+    };
+    is_op && parts.next().is_some_and(is_tensor)
+}
+
+/// Whether elements share memory, extents of 1 left out: from the smallest stride on, each has to be as large as what is below it.
+fn overlaps(tensor: &Tensor) -> bool {
+    let mut dimensions: Vec<(usize, usize)> = tensor.nb.into_iter().zip(tensor.ne).collect();
+    dimensions[0].1 /= tensor.dtype.block_elements();
+    dimensions.retain(|(_, extent)| *extent > 1);
+    dimensions.sort_unstable();
+    let mut below = tensor.dtype.block_bytes();
+    dimensions.into_iter().any(|(stride, extent)| {
+        let free = stride >= below;
+        below = stride.saturating_mul(extent);
+        !free
+    })
 }
 
 fn member<'m, 'd>(members: &'m [Member<'d>], key: &str) -> Option<&'m Value<'d>> {
@@ -238,8 +285,10 @@ fn check_exported_name(name: &str) -> Result<(), String> {
         let possible = "letters a-z and A-Z, digits, and the characters . _ -";
         return Err(format!("`{shown}` contains {character:?}; possible: {possible}"));
     }
-    if name.starts_with('.') {
-        return Err(format!("`{shown}` begins with a dot; begin with a letter or a digit"));
+    for (first, what) in [('.', "a dot"), ('-', "a hyphen, as options do")] {
+        if name.starts_with(first) {
+            return Err(format!("`{shown}` begins with {what}; begin with a letter or a digit"));
+        }
     }
     if name.len() > NAME_BYTES {
         let length = name.len();
@@ -251,7 +300,6 @@ fn check_exported_name(name: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use aie_ops::DataType;
     use rstest::rstest;
 
     fn read(text: &str) -> Result<KernelSet, Vec<String>> {
@@ -340,6 +388,8 @@ mod tests {
     #[case("", "is empty")]
     #[case("..", "begins with a dot")]
     #[case(".hidden", "begins with a dot")]
+    #[case("-rf", "begins with a hyphen")]
+    #[case("-", "begins with a hyphen")]
     #[case("../up", "contains '/'")]
     #[case("/etc/passwd", "contains '/'")]
     #[case("a\\b", "contains '\\\\'")]
@@ -350,6 +400,32 @@ mod tests {
         let message = check_exported_name(name).unwrap_err();
         assert!(message.contains(expected), "{message}");
         assert!(!message.contains('\0'), "{message:?}");
+    }
+
+    #[rstest]
+    #[case("add-1024f32-1024f32-1024f32", true)]
+    #[case("leaky_relu-8x4bf16", true)]
+    #[case("mul_mat-8x8f32-8x8q8_0-8x8f32", true)]
+    #[case("get_rows-64x3f32-64x96q8_0-3i32", true)]
+    #[case("add_f32_1024", false)]
+    #[case("Add-8f32", false)]
+    #[case("add-fast", false)]
+    #[case("add-8", false)]
+    #[case("mine-8f32", false)]
+    fn names_that_backends_look_for(#[case] name: &str, #[case] expected: bool) {
+        assert_eq!(is_looked_for(name), expected);
+    }
+
+    #[rstest]
+    #[case("(8,4,1,1)/f32", false)]
+    #[case("(8,4,1,1)/f32/(1,16,64,64)", false)]
+    #[case("(8,4,1,1)/f32/(4,1,32,32)", false)]
+    #[case("(8,1,1,1)/f32/(1,4,4,4)", false)]
+    #[case("(8,4,1,1)/f32/(1,4,16,16)", true)]
+    #[case("(8,4,2,1)/f32/(1,8,16,64)", true)]
+    #[case("(64,4,1,1)/q8_0", false)]
+    fn rows_that_overlap(#[case] text: &str, #[case] expected: bool) {
+        assert_eq!(overlaps(&tensor_text::parse(text).unwrap()), expected);
     }
 
     #[test]

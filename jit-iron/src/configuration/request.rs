@@ -106,18 +106,28 @@ impl KernelRequest {
     }
 }
 
-/// The kernel of a node that is normalised already, as a run of the backend has recorded it.
+/// The kernel of a node that is normalised already, as a run of the backend has recorded it. `existed` tells that the run had one: then
+/// the operation's usual place is no reason against it, since row transfers (GET_ROWS, SET_ROWS) run on the CPU only where they have no
+/// kernel.
 ///
 /// # Errors
 /// Why there is no such kernel.
-pub fn check_request(place: Place, node: &Node, arch: &Arc<Arch>) -> Result<KernelRequest, RequestError> {
+pub fn check_request(
+    place: Place,
+    node: &Node,
+    arch: &Arc<Arch>,
+    existed: bool,
+) -> Result<KernelRequest, RequestError> {
     let unknown = || Unsupported::Operation { op: quoted(&node.op) };
     let op = table::lookup(&node.op).ok_or_else(unknown)?;
     let tensors = node.sources.iter().flatten().map(|tensor| ("a source", tensor));
     for (what, tensor) in tensors.chain(node.outputs().map(|tensor| ("the output", tensor))) {
         tensor.validate().map_err(|cause| RequestError::Tensor(what, cause))?;
     }
-    runs_on_the_array(op, node)?;
+    match runs_on_the_array(op, node) {
+        Err(RequestError::Host { .. }) if existed => {}
+        checked => checked?,
+    }
     op.plan(node, arch)?;
     Ok(KernelRequest::new(place, op, node.clone(), Arc::clone(arch)))
 }

@@ -281,6 +281,28 @@ fn names_of_other_kernels_are_rejected_in_both_orders() {
 }
 
 #[test]
+fn names_of_kernels_that_are_not_in_the_file_are_rejected_too() {
+    let message = one_problem(&[sum("16,1,1,1", r#", "exported_name": "add-8f32-8f32-8f32""#)]);
+    assert!(
+        message.contains("`add-8f32-8f32-8f32` is the name under which the backend looks for another kernel, and this one is add-16f32"),
+        "{message}"
+    );
+    let own = run(&[sum("8,1,1,1", r#", "exported_name": "add-8f32-8f32-8f32""#)]).unwrap();
+    assert_eq!(own.kernels[0].exported_name, "add-8f32-8f32-8f32");
+}
+
+#[test]
+fn results_need_memory_of_their_own() {
+    let output = |strides: &str| {
+        sum("8,4,1,1", "")
+            .replace(r#""output_tensor": "(8,4,1,1)/f32"#, &format!(r#""output_tensor": "(8,4,1,1)/f32{strides}"#))
+    };
+    assert!(run(&[output("")]).is_ok());
+    let message = one_problem(&[output("/(1,4,16,16)")]);
+    assert!(message.contains("output_tensor: the rows of 'output_tensor' overlap"), "{message}");
+}
+
+#[test]
 fn kernels_whose_names_leave_out_what_differs_have_different_stems() {
     let leaky = |slope: &str, more: &str| {
         let more = format!(r#", "op_params": [{slope}]{more}"#);

@@ -1,6 +1,6 @@
 //! Generating kernels, several at a time; after Ctrl-C nothing partial is left.
 //!
-//! The first SIGINT or SIGTERM finishes the kernels in progress and starts no further one. The second ends the process, but never
+//! The first SIGINT, SIGTERM or SIGHUP finishes the kernels in progress and starts no further one. The second ends the process, but never
 //! while the files of a kernel are being put in place. Signals are blocked in every thread and taken by one that waits for
 //! them, which needs no handler and so no unsafe code.
 
@@ -57,6 +57,10 @@ impl Interruption {
         let mut signals = SigSet::empty();
         signals.add(Signal::SIGINT);
         signals.add(Signal::SIGTERM);
+        // The terminal was closed. `nohup` has the signal ignored, which blocking would undo.
+        if !is_ignored(Signal::SIGHUP) {
+            signals.add(Signal::SIGHUP);
+        }
         signals.thread_block()?;
         let this = Arc::new(Self::default());
         let watched = Arc::clone(&this);
@@ -89,6 +93,14 @@ impl Interruption {
         let _writing = self.writing.read();
         action()
     }
+}
+
+/// Whether this process was started with `signal` ignored.
+fn is_ignored(signal: Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    mask >> (signal as u32 - 1) & 1 == 1
 }
 
 struct Run<'a> {

@@ -10,6 +10,8 @@ use aie_hal::ArchRegistry;
 use aie_ops::Node;
 
 const VERSION: u64 = 1;
+/// Reasons of kernels that the run had, from elsewhere than the library and the directory.
+const EXISTED: [&str; 2] = ["compiled", "cache"];
 
 /// Adds the missed kernels of `document` to `names`.
 ///
@@ -60,11 +62,14 @@ fn request(entry: &Value<'_>, arches: &ArchRegistry) -> Result<Result<KernelRequ
     let name: String = child(entry, "kernel")?.read()?;
     let arch: String = child(entry, "arch")?.read()?;
     let node: Node = child(entry, "node")?.read()?;
+    let reason = entry.members()?.into_iter().find(|member| member.key == "reason");
+    let reason: Option<String> = reason.map(|member| member.value.read()).transpose()?;
+    let existed = reason.is_some_and(|reason| EXISTED.contains(&reason.as_str()));
     let Some(arch) = arches.get(&arch) else {
         let known = arches.names().collect::<Vec<_>>().join(", ");
         return Ok(Err(format!("the generation {arch} is not known; possible: {known}")));
     };
-    Ok(match check_request(entry.place(), &node, &arch) {
+    Ok(match check_request(entry.place(), &node, &arch, existed) {
         Ok(kernel) if kernel.name == name => Ok(kernel),
         Ok(KernelRequest { name: found, .. }) => {
             Err(format!("its node has the name {found}, not {name}; record the statistics with this version"))
@@ -76,7 +81,8 @@ fn request(entry: &Value<'_>, arches: &ArchRegistry) -> Result<Result<KernelRequ
 #[cfg(test)]
 mod tests {
     use super::*;
-    use aie_ops::{DataType, OpParams, Tensor};
+    use aie_ops::name::kernel_name;
+    use aie_ops::{DataType, OpParams, Placement, Tensor, table};
     use rstest::rstest;
     use serde_json::{Value as Json, json};
 
@@ -108,6 +114,31 @@ mod tests {
         let names: Vec<_> = found.kernels.iter().map(|kernel| kernel.exported_name.as_str()).collect();
         assert_eq!(names, ["add-8f32-8f32-8f32", "add-16f32-16f32-16f32"]);
         assert_eq!((found.kernels[0].node.clone(), found.notes.len()), (node(8), 1));
+    }
+
+    /// Row transfers run on the CPU unless the run had a kernel for them.
+    #[rstest]
+    #[case("GET_ROWS", "compiled", true)]
+    #[case("SET_ROWS", "cache", true)]
+    #[case("GET_ROWS", "no kernel get_rows", false)]
+    fn kernels_that_a_run_made_are_wanted_wherever_the_operation_runs(
+        #[case] op: &str,
+        #[case] reason: &str,
+        #[case] expected: bool,
+    ) {
+        let (op, arch) = (table::lookup(op).unwrap(), ArchRegistry::builtin().get("aie2p").unwrap());
+        let tensor = |dtype, ne| Tensor::contiguous(dtype, ne);
+        let (table, rows) = (tensor(DataType::F32, [64, 9, 1, 1]), tensor(DataType::F32, [64, 3, 1, 1]));
+        let (output, sources) = match op.name() {
+            "GET_ROWS" => (rows, vec![table, tensor(DataType::I32, [3, 1, 1, 1])]),
+            _ => (table, vec![rows, tensor(DataType::I64, [3, 1, 1, 1]), table]),
+        };
+        let node = Node::new(op.name(), OpParams::default(), output, sources.into_iter().map(Some).collect());
+        assert!(matches!(op.placement(&node), Placement::Host(_)));
+        let entry = json!({"arch": "aie2p", "kernel": kernel_name(op, &node), "node": node, "reason": reason});
+        let found = run(&stats(&[entry])).unwrap();
+        assert_eq!(found.kernels.len(), usize::from(expected), "{:?}", found.notes);
+        assert!(expected || found.notes[0].to_string().contains("is computed on the CPU"));
     }
 
     #[test]
