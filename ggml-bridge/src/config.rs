@@ -26,7 +26,7 @@ use crate::settings::{
 };
 use aie_driver_xdna::route::Route;
 use aie_hal::Environment;
-use aie_hal::environment::Reader;
+use aie_hal::environment::{Reader, Variable};
 use aie_jit_iron::CachePath;
 use aie_jit_iron::settings::{GGML_HSA_F16, GGML_HSA_KERNEL_CACHE_CLEAR, GGML_HSA_KERNEL_DIR};
 use aie_ops::F16Policy;
@@ -112,7 +112,7 @@ impl Config {
             kernel_directory: environment.path(&GGML_HSA_KERNEL_DIR),
             reference_kernels: reader.switch(&GGML_HSA_REFERENCE_KERNELS).unwrap_or(false),
             cache: CachePath::of(environment),
-            cache_clear: reader.switch(&GGML_HSA_KERNEL_CACHE_CLEAR).unwrap_or(false),
+            cache_clear: cache_clear(&mut reader, environment),
             jit: JitConfig::read(&mut reader, defaults),
             self_test: reader.value(&GGML_HSA_SELFTEST, SelfTest::parse).unwrap_or_default(),
             self_test_limit: Duration::from_secs(reader.number(&GGML_HSA_SELFTEST_LIMIT, 1..=3600).unwrap_or(10)),
@@ -122,6 +122,14 @@ impl Config {
         };
         (config, reader.problems)
     }
+}
+
+/// Whether the cache is emptied. Under the older name, which the C++ backend has, everything but 0 means yes.
+fn cache_clear(reader: &mut Reader<'_>, environment: &Environment) -> bool {
+    const NEW: Variable = Variable { older: None, ..GGML_HSA_KERNEL_CACHE_CLEAR };
+    let older = GGML_HSA_KERNEL_CACHE_CLEAR.older.map(|name| Variable { name, ..NEW });
+    let asked = || older.and_then(|older| environment.text(&older)).is_some_and(|value| value != "0");
+    reader.switch(&NEW).unwrap_or_else(asked)
 }
 
 #[cfg(test)]
@@ -217,10 +225,16 @@ mod tests {
         assert_eq!(read(&[("GGML_HSA_DEVICES", "")]).0.devices, Some(vec![]));
     }
 
-    #[test]
-    fn the_older_name_clears_the_cache_too() {
-        let (config, problems) = read(&[("GGML_HSA_JIT_CLEAR_CACHE", "1")]);
-        assert_eq!((config.cache_clear, problems), (true, vec![]));
+    #[rstest]
+    #[case(&[("GGML_HSA_JIT_CLEAR_CACHE", "1")], true)]
+    #[case(&[("GGML_HSA_JIT_CLEAR_CACHE", "yes please")], true)]
+    #[case(&[("GGML_HSA_JIT_CLEAR_CACHE", "off")], true)]
+    #[case(&[("GGML_HSA_JIT_CLEAR_CACHE", "0")], false)]
+    #[case(&[("GGML_HSA_JIT_CLEAR_CACHE", "")], false)]
+    #[case(&[("GGML_HSA_JIT_CLEAR_CACHE", "1"), ("GGML_HSA_KERNEL_CACHE_CLEAR", "off")], false)]
+    fn the_cache_is_cleared_as_the_cpp_backend_does(#[case] pairs: &[(&str, &str)], #[case] expected: bool) {
+        let (config, problems) = read(pairs);
+        assert_eq!((config.cache_clear, problems), (expected, vec![]));
     }
 
     #[rstest]

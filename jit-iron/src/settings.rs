@@ -19,7 +19,8 @@ aie_hal::settings! {
         /// Where compiled kernels are cached.
         GGML_HSA_KERNEL_CACHE_DIR: "a directory; it is created if it does not exist"
             => "`$XDG_CACHE_HOME/ggml`, else `$HOME/.cache/ggml`, else `/tmp/ggml/ggml-hsa`";
-        /// Whether the cache is emptied at the start. Only what the cache itself wrote is deleted.
+        /// Whether the cache is emptied at the start. Only what the cache itself wrote is deleted. Under the older name every value
+        /// but `0` empties it, as in the C++ backend.
         GGML_HSA_KERNEL_CACHE_CLEAR: "a switch" => "off", read by ["aie-ggml-bridge"], older "GGML_HSA_JIT_CLEAR_CACHE";
     }
 

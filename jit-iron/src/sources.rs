@@ -275,14 +275,23 @@ impl Sources {
             Err(CompileError::Failed(failure)) => tried.push(format!("compiler {name} failed: {}", failure.cause)),
             Err(CompileError::Unavailable(reason)) => {
                 let message = format!("compiler {name} is not available: {reason}");
-                // It is about the machine, not the kernel: once is enough.
+                // It is about the machine, not the kernel: once is enough. No alarm where another compiler makes kernels.
                 if self.logged.lock().insert(message.clone()) {
-                    tracing::warn!("{message}");
+                    match self.compiler_beside(name) {
+                        Some(other) => tracing::info!("{message}; kernels are made by compiler {other}"),
+                        None => tracing::warn!("{message}"),
+                    }
                 }
                 tried.push(message);
             }
         }
         None
+    }
+
+    /// The compiler that makes kernels for this device where the one of this name does not.
+    fn compiler_beside(&self, name: &str) -> Option<&str> {
+        let others = self.counting_compilers().filter(|other| other.name() != name);
+        others.filter(|other| other.available().is_ok()).map(|other| other.name()).next()
     }
 
     /// A kernel that configures nothing must not reach an NPU: its results would be undefined.
@@ -461,6 +470,25 @@ mod tests {
         }
     }
 
+    /// A compiler for silicon that needs nothing.
+    #[derive(Debug)]
+    struct Native;
+
+    impl KernelCompiler for Native {
+        fn name(&self) -> &str {
+            "native"
+        }
+        fn identity(&self) -> String {
+            String::new()
+        }
+        fn sources(&self) -> String {
+            String::new()
+        }
+        fn compile(&self, _: &dyn Operation, _: &Node, _: &Arch) -> Result<KernelArtifact, CompileError> {
+            panic!("nothing is compiled here")
+        }
+    }
+
     /// Reference kernels, or compiled ones, of aie2p in `folder`.
     fn fill(folder: &Path, code: bool) {
         let (op, node) = sum(64);
@@ -538,6 +566,23 @@ mod tests {
         assert_eq!(message(with(Some(Iron(false)))), None);
         assert_eq!(message(with(Some(Iron(false))).policy(JitPolicy::Off)), None);
         assert!(message(with(None)).unwrap().contains("no compiler"));
+    }
+
+    /// A message about an unavailable compiler is a note where another one serves, and a warning elsewhere.
+    #[rstest]
+    #[case::alone("none", true, None)]
+    #[case::native("native", true, Some("native"))]
+    #[case::reference_on_an_npu("reference", true, None)]
+    #[case::reference("reference", false, Some("reference"))]
+    fn another_compiler_may_serve(#[case] other: &str, #[case] silicon: bool, #[case] expected: Option<&str>) {
+        let mut compilers: Vec<Arc<dyn KernelCompiler>> = vec![Arc::new(Iron(false))];
+        match other {
+            "native" => compilers.insert(0, Arc::new(Native)),
+            "reference" => compilers.push(Arc::new(ReferenceCompiler)),
+            _ => {}
+        }
+        let sources = Sources { compilers, silicon, ..Sources::default() };
+        assert_eq!(sources.compiler_beside("iron"), expected);
     }
 
     #[test]
