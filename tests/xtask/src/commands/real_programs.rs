@@ -85,7 +85,7 @@ pub struct RealProgramsArgs {
 pub fn run(args: &RealProgramsArgs, options: &Options) -> Result<()> {
     let all = files::below(&args.programs)?;
     let mut report = Report::default();
-    let encoding = Encoding::of(&args.programs, &all, &mut report.problems)?;
+    let encoding = Encoding::of(&args.programs, &all, &mut report.problems);
     let executions = if args.encoding_only { Vec::new() } else { execute(args, &all, options, &mut report.problems)? };
     report.rows("encoding", &encoding, encoding::COLUMNS)?;
     if !args.encoding_only {
@@ -138,13 +138,23 @@ fn execute(
                 && args.only.as_ref().is_none_or(|only| program.name.contains(only))
         };
         for program in programs.iter().filter(chosen) {
-            let done = execution::run(program, folder, xrt.as_ref())
-                .with_context(|| format!("{}: {}", path.display(), program.name))?;
+            let done = match execution::run(program, folder, xrt.as_ref()) {
+                Ok(done) => done,
+                // The others can be run all the same.
+                Err(cause) => {
+                    problems.push(format!("{}: {}: {cause:#}", path.display(), program.name));
+                    continue;
+                }
+            };
             problems.extend(done.problem.iter().map(|problem| format!("{}: {problem}", program.name)));
             executions.push(done);
         }
     }
-    ensure!(!executions.is_empty(), "no programs.toml below {} names such a program", args.programs.display());
+    ensure!(
+        !(executions.is_empty() && problems.is_empty()),
+        "no programs.toml below {} names such a program",
+        args.programs.display()
+    );
     Ok(executions)
 }
 

@@ -4,7 +4,7 @@ use super::containers::{self, CoreProgram};
 use super::share;
 use crate::output::Column;
 use aie_isa::Isa;
-use anyhow::{Context, Result};
+use anyhow::Context;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -55,12 +55,19 @@ struct Reading {
 
 impl Encoding {
     /// Reads all files of a folder; problems get a line each.
-    pub fn of(folder: &Path, files: &[PathBuf], problems: &mut Vec<String>) -> Result<Vec<Self>> {
+    pub fn of(folder: &Path, files: &[PathBuf], problems: &mut Vec<String>) -> Vec<Self> {
         let mut rows = ARCHS.map(|arch| Self { arch, ..Self::default() });
         let (mut seen, mut used) = (BTreeSet::new(), [(); 2].map(|()| Reading::default()));
         for file in files.iter().filter(|file| folder.join(file).is_file()) {
-            let bytes = std::fs::read(folder.join(file)).with_context(|| format!("cannot read {}", file.display()))?;
-            let programs = containers::programs(&bytes).with_context(|| format!("{}", file.display()))?;
+            let bytes = std::fs::read(folder.join(file)).with_context(|| format!("cannot read {}", file.display()));
+            let programs = match bytes.and_then(|bytes| containers::programs(&bytes)) {
+                Ok(programs) => programs,
+                // One unreadable file says nothing about the others.
+                Err(cause) => {
+                    problems.push(format!("{}: {cause:#}", file.display()));
+                    continue;
+                }
+            };
             let mut archs = BTreeSet::new();
             for program in programs.into_iter().flatten() {
                 let (arch, reading) = best(&program);
@@ -83,7 +90,7 @@ impl Encoding {
         for (row, used) in rows.iter_mut().zip(used) {
             (row.instructions, row.formats) = (used.instructions.len(), used.formats.len());
         }
-        Ok(rows.into())
+        rows.into()
     }
 }
 
@@ -127,6 +134,28 @@ fn read(isa: &'static Isa, program: &CoreProgram) -> Reading {
 mod tests {
     use super::*;
     use crate::commands::real_programs::containers::Code;
+
+    #[test]
+    fn files_behind_an_unreadable_container_are_read() {
+        use aie_hal::format::cdo::CdoBuilder;
+        use aie_hal::format::pdi;
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a.xclbin"), b"xclbin2\0 and no more").unwrap();
+        let words: Vec<u32> = Isa::for_arch("aie2")
+            .unwrap()
+            .assemble("done")
+            .unwrap()
+            .chunks(4)
+            .map(|word| u32::from_le_bytes([word[0], word[1], *word.get(2).unwrap_or(&0), *word.get(3).unwrap_or(&0)]))
+            .collect();
+        let mut cdo = CdoBuilder::new();
+        cdo.dma_write(0x0022_0000, &words);
+        std::fs::write(folder.path().join("b.pdi"), pdi::write(&cdo).unwrap()).unwrap();
+        let mut problems = Vec::new();
+        let rows = Encoding::of(folder.path(), &["a.xclbin".into(), "b.pdi".into()], &mut problems);
+        assert!(problems[0].starts_with("a.xclbin: "), "{problems:?}");
+        assert_eq!(rows.iter().map(|row| row.files).sum::<usize>(), 1);
+    }
 
     #[test]
     fn a_program_is_of_the_generation_it_decodes_as() {
