@@ -30,6 +30,7 @@
 pub mod abi;
 pub mod backend_device;
 pub mod buffer_map;
+pub mod command_line;
 pub mod config;
 pub mod context;
 pub mod device_type;

@@ -92,7 +92,9 @@ fn an_xclbin_and_a_stream_as_text_are_taken() {
 }
 
 #[rstest]
-#[case(&["--output", "128"], 2, "add_insts.bin takes 2 arguments, 0 inputs and 1 outputs are given")]
+#[case(&["--output", "128"], 2, "add_insts.bin takes 2 arguments, 0 inputs and 1 output are given")]
+#[case(&["--input", "source.bin", "--output", "128", "--order", "in,out,in"], 2, "--order has 2 inputs and 1 output, but 1 input and 1 output are given")]
+#[case(&["--input", "source.bin", "--output", "128", "--order", "out,out"], 2, "--order has 0 inputs and 2 outputs")]
 #[case(&["--output", "x"], 2, "`x` is not a number of bytes above 0")]
 #[case(&["--input", "nothing.bin", "--output", "128"], 2, "nothing.bin cannot be read")]
 #[case(&["--device", "mock:aie9", "--input", "source.bin", "--output", "128"], 2, "aie9")]
@@ -104,5 +106,21 @@ fn mistakes_are_explained(#[case] arguments: &[&str], #[case] code: i32, #[case]
     let ran = dispatch(folder.path(), &[arguments, device].concat());
     let text = String::from_utf8(ran.stderr).unwrap();
     assert!(text.contains(expected), "{text}");
+    // What waits for the kernel is of no interest.
+    assert!(!text.contains("semaphore") && !text.contains("timeout"), "{text}");
     assert_eq!(ran.status.code(), Some(code));
+}
+
+/// The kernel reads its first argument and writes its second: which of them is whose is said by --order.
+#[rstest]
+#[case(&["--order", "in,out"], 1, 3)]
+#[case(&["--order", "out,in"], 0, 0)]
+fn outputs_can_be_any_arguments(#[case] order: &[&str], #[case] argument: u64, #[case] first: u32) {
+    let folder = kernel("aie2");
+    let files = ["--device", "mock:aie2", "--output", "128:out.bin", "--input", "source.bin", "--json"];
+    let ran = dispatch(folder.path(), &[&files[..], order].concat());
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!(report["outputs"][0]["argument"], argument);
+    assert_eq!(fs::read(folder.path().join("out.bin")).unwrap()[..4], first.to_le_bytes());
 }

@@ -101,7 +101,10 @@ fn a_damaged_cache_is_named_with_a_command_that_mends_it() {
     let pdi = kernels.map(|entry| entry.unwrap().path()).find(|path| path.extension().is_some_and(|e| e == "pdi"));
     std::fs::write(pdi.unwrap(), "cut off").unwrap();
     let found = about_the_cache();
-    assert!(found["level"] == "warning" && found["text"].as_str().unwrap().starts_with("1 kernels"), "{found}");
+    assert!(
+        found["level"] == "warning" && found["text"].as_str().unwrap().starts_with("1 kernel of the cache in "),
+        "{found}"
+    );
     let mend = found["mend"].as_str().unwrap().trim_matches('`').strip_prefix("ggml-hsa ").unwrap().to_owned();
     let mut command = Command::new(env!("CARGO_BIN_EXE_ggml-hsa"));
     assert!(command.args(mend.split(' ')).envs(variables).status().unwrap().success());

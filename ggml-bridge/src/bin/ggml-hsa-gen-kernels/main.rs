@@ -16,6 +16,7 @@ use aie_jit_native::NativeCompiler;
 use aie_ops::F16Policy;
 use aie_ops::compiler::{KernelCompiler, ReferenceCompiler};
 use clap::{CommandFactory, Parser, ValueEnum};
+use ggml_hsa::command_line::parsed;
 use serde_json::json;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -147,7 +148,10 @@ impl Rejection {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments: Arguments = match parsed() {
+        Ok(arguments) => arguments,
+        Err(code) => return code,
+    };
     if let Some(folder) = &arguments.manual {
         return manual(folder);
     }

@@ -1,7 +1,7 @@
 //! `ggml-hsa cache`: lists, verifies, prunes and clears the cache of compiled kernels.
 
 use crate::cache_table::table;
-use crate::output::{complain, json, say};
+use crate::output::{complain, counted, json, say};
 use aie_hal::environment::parse_bytes;
 use aie_hal::{ArchRegistry, Environment};
 use aie_jit_iron::clear::{Cleared, Limits, clear, prune};
@@ -111,7 +111,7 @@ fn cleared(arguments: &CacheArguments, done: &Cleared) -> ExitCode {
     if arguments.json {
         json(done);
     } else {
-        say(&format!("removed {} entries, {} bytes", done.items, done.bytes));
+        say(&format!("removed {}, {}", counted(done.items, "entry"), counted(done.bytes, "byte")));
         for path in &done.kept {
             say(&format!("left in place, not written by the kernel store: {}", path.display()));
         }

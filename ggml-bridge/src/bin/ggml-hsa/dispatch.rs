@@ -2,19 +2,20 @@
 //!
 //! It goes the way of every kernel: loaded and dispatched through the HAL, with the validation layer in front of the driver.
 
+use crate::dispatch_progress::Progress;
 use crate::kernel_files;
-use crate::output::{complain, json, say};
+use crate::output::{complain, counted, json, say};
 use aie_driver_xdna::route::Route;
 use aie_hal::artifact::ArtifactError;
 use aie_hal::{
     Arch, ArchRegistry, Buffer, BufferParams, BufferRef, CommandList, Device, DeviceUri, Executable, KernelArtifact,
     Submission, TimelinePoint,
 };
-use clap::Args;
+use clap::{Args, ValueEnum};
 use ggml_hsa::drivers;
 use serde::{Deserialize, Serialize};
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use tempfile::NamedTempFile;
   ggml-hsa dispatch gemm.xclbin gemm_insts.txt --input a.bin --input b.bin --output 262144 --device mock:aie2
   ggml-hsa dispatch add.pdi add_insts.bin --input a.bin --input b.bin --output 8192 --device mock:aie2 --trace add.json
   ggml-hsa dispatch add.pdi add_insts.bin --input a.bin --input b.bin --output 8192 --device xdna --times 100 --json
+  ggml-hsa dispatch k.pdi k_insts.bin --input a.bin --input b.bin --output 8192 --order in,out,in
 
 A simulated device executes compiled kernels instruction by instruction. Its time is that of the simulated NPU's clock; the cycles
 are those of an array that memory and firmware never hinder. A core that never ends is stopped after two seconds of the array's
@@ -44,12 +46,15 @@ pub struct DispatchArguments {
     /// Which PDI of an xclbin that has several, counted from 0
     #[arg(long, value_name = "N")]
     pdi_index: Option<usize>,
-    /// Bytes of an input, in the order of the kernel's arguments; all inputs come before the outputs
+    /// Bytes of an input, in the order of the kernel's arguments
     #[arg(long, short, value_name = "FILE")]
     input: Vec<PathBuf>,
     /// Size of an output in bytes, and perhaps a file to write it to
     #[arg(long, short, value_name = "BYTES[:FILE]", required = true)]
     output: Vec<Output>,
+    /// What the kernel's arguments are, in their order [default: the inputs, then the outputs]
+    #[arg(long, value_name = "in|out,...", value_enum, value_delimiter = ',')]
+    order: Vec<Role>,
     /// The device
     #[arg(long, short, value_name = "URI", default_value = "mock")]
     device: String,
@@ -62,6 +67,48 @@ pub struct DispatchArguments {
     /// Print the result as JSON on standard output
     #[arg(long)]
     json: bool,
+}
+
+/// What an argument of the kernel is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Role {
+    /// The next --input
+    In,
+    /// The next --output
+    Out,
+}
+
+impl DispatchArguments {
+    /// What the kernel's `needed` arguments are.
+    ///
+    /// # Errors
+    /// Other numbers of inputs and outputs are given.
+    fn roles(&self, needed: usize) -> Result<Vec<Role>, String> {
+        let (inputs, outputs) = (self.input.len(), self.output.len());
+        if inputs + outputs != needed {
+            return Err(format!(
+                "{} takes {}, {} and {} are given; name each buffer with --input or --output",
+                self.instructions.display(),
+                counted(needed, "argument"),
+                counted(inputs, "input"),
+                counted(outputs, "output")
+            ));
+        }
+        if self.order.is_empty() {
+            return Ok([vec![Role::In; inputs], vec![Role::Out; outputs]].concat());
+        }
+        let ordered = self.order.iter().filter(|role| **role == Role::In).count();
+        if self.order.len() != needed || ordered != inputs {
+            return Err(format!(
+                "--order has {} and {}, but {} and {} are given; it needs one `in` for each --input and one `out` for each --output",
+                counted(ordered, "input"),
+                counted(self.order.len() - ordered, "output"),
+                counted(inputs, "input"),
+                counted(outputs, "output")
+            ));
+        }
+        Ok(self.order.clone())
+    }
 }
 
 /// An output as it is asked for.
@@ -158,12 +205,25 @@ fn artifact(arguments: &DispatchArguments, arch: &Arch) -> Result<KernelArtifact
     })
 }
 
+/// A buffer with the bytes of `file`.
+fn input(device: &dyn Device, file: &Path) -> Result<Arc<dyn Buffer>, Box<dyn Error>> {
+    let bytes = fs::read(file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
+    if bytes.is_empty() {
+        return Err(format!("{} is empty: an argument has at least one byte", file.display()).into());
+    }
+    let buffer = device.allocate(&BufferParams::data(bytes.len()))?;
+    buffer.write(0, &bytes)?;
+    buffer.flush(0..bytes.len())?;
+    Ok(buffer)
+}
+
 /// A kernel on a device, with its buffers.
 struct Prepared {
     device: Arc<dyn Device>,
     kernel: Arc<dyn Executable>,
     name: String,
-    buffers: Vec<Arc<dyn Buffer>>,
+    /// By argument.
+    buffers: Vec<(Role, Arc<dyn Buffer>)>,
     /// What a simulated device writes while it runs.
     trace: Option<NamedTempFile>,
 }
@@ -191,29 +251,22 @@ impl Prepared {
         let devices = drivers::registry(arches, Route::default(), true).open(&uri)?;
         let device = devices.into_iter().next().ok_or_else(|| format!("`{}` names no device", arguments.device))?;
         let artifact = artifact(arguments, device.arch())?;
-        let (given, needed) = (arguments.input.len() + arguments.output.len(), artifact.argument_count());
-        if given != needed {
-            return Err(format!(
-                "{} takes {needed} arguments, {} inputs and {} outputs are given; name each buffer with --input or --output",
-                arguments.instructions.display(),
-                arguments.input.len(),
-                arguments.output.len()
-            )
-            .into());
-        }
-        let mut buffers: Vec<Arc<dyn Buffer>> = Vec::with_capacity(needed);
-        for file in &arguments.input {
-            let bytes = fs::read(file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
-            if bytes.is_empty() {
-                return Err(format!("{} is empty: an argument has at least one byte", file.display()).into());
-            }
-            let buffer = device.allocate(&BufferParams::data(bytes.len()))?;
-            buffer.write(0, &bytes)?;
-            buffer.flush(0..bytes.len())?;
-            buffers.push(buffer);
-        }
-        for output in &arguments.output {
-            buffers.push(device.allocate(&BufferParams::data(output.bytes))?);
+        let roles = arguments.roles(artifact.argument_count())?;
+        let (mut inputs, mut outputs) = (arguments.input.iter(), arguments.output.iter());
+        let mut buffers: Vec<(Role, Arc<dyn Buffer>)> = Vec::with_capacity(roles.len());
+        for role in roles {
+            let buffer = match (role, inputs.as_slice(), outputs.as_slice()) {
+                (Role::In, [file, ..], _) => {
+                    inputs.next();
+                    input(&*device, file)?
+                }
+                (Role::Out, _, [output, ..]) => {
+                    outputs.next();
+                    device.allocate(&BufferParams::data(output.bytes))?
+                }
+                _ => return Err("a buffer for each argument is needed".into()),
+            };
+            buffers.push((role, buffer));
         }
         let kernel = device.load_executable(&artifact)?;
         Ok(Self { device, kernel, name: artifact.name().to_owned(), buffers, trace })
@@ -228,25 +281,28 @@ impl Prepared {
 
     fn run(&self, arguments: &DispatchArguments) -> Result<Report, Box<dyn Error>> {
         let mut list = CommandList::builder();
-        let bindings = self.buffers.iter().map(|buffer| BufferRef::direct(buffer, 0, buffer.size())).collect();
-        list.dispatch_outputs(&self.kernel, bindings, arguments.output.len())?;
+        let bindings = self.buffers.iter().map(|(_, buffer)| BufferRef::direct(buffer, 0, buffer.size())).collect();
+        // The list takes the last arguments as outputs: from the first output on, all count as written.
+        let first = self.buffers.iter().position(|(role, _)| *role == Role::Out).unwrap_or_default();
+        list.dispatch_outputs(&self.kernel, bindings, self.buffers.len() - first)?;
         let commands = Arc::new(list.finish());
         let (queue, done) = (self.device.create_queue()?, self.device.create_semaphore(0)?);
         let (before, started) = (self.device.counters(), Instant::now());
+        let mut progress = Progress::new(arguments.times);
         for value in 1..=u64::from(arguments.times) {
             let signals = vec![TimelinePoint { semaphore: Arc::clone(&done), value }];
             queue.submit(Submission { commands: Some(Arc::clone(&commands)), signals, ..Submission::default() })?;
-            done.wait_blocking(value, None)?;
+            progress.wait(&*done, value, &self.name)?;
         }
+        drop(progress);
         let wall = started.elapsed().as_nanos() / u128::from(arguments.times);
         let counted = self.device.counters();
         let contexts = counted.contexts_created - before.contexts_created;
         let creation = contexts.saturating_mul(self.device.arch().cost.context_create_ns);
         let virtual_ns = (counted.virtual_ns - before.virtual_ns).saturating_sub(creation) / u64::from(arguments.times);
         let mut outputs = Vec::new();
-        for (output, (argument, buffer)) in
-            arguments.output.iter().zip(self.buffers.iter().enumerate().skip(arguments.input.len()))
-        {
+        let written = self.buffers.iter().enumerate().filter(|(_, (role, _))| *role == Role::Out);
+        for (output, (argument, (_, buffer))) in arguments.output.iter().zip(written) {
             let mut bytes = vec![0; output.bytes];
             buffer.invalidate(0..bytes.len())?;
             buffer.read(0, &mut bytes)?;

@@ -89,6 +89,12 @@ fn explained(arguments: &ExplainArguments) -> Result<Explanation, String> {
     if arguments.past as usize >= context {
         return Err(format!("--past {}: the context has {context} tokens, one of which is decoded", arguments.past));
     }
+    let most = context.min(arguments.batch as usize);
+    if let Some(prompt) = arguments.prompt.filter(|prompt| *prompt as usize > most) {
+        return Err(format!(
+            "--prompt {prompt}: a batch has at most {most} tokens, the smaller of --batch and the context"
+        ));
+    }
     let stores = KernelStores::foreseeing(&config, environment);
     let store = stores.of(&*device).map_err(|cause| cause.to_string())?;
     let question = Question {

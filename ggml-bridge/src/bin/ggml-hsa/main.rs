@@ -7,6 +7,7 @@ mod cache_table;
 mod devices;
 mod disassemble;
 mod dispatch;
+mod dispatch_progress;
 mod doctor;
 mod env;
 mod explain;
@@ -21,6 +22,7 @@ mod selftest;
 mod surroundings;
 
 use clap::{Parser, Subcommand};
+use ggml_hsa::command_line::parsed;
 use std::process::ExitCode;
 
 /// Tools beside libggml-hsa.so, the llama.cpp backend for AMD NPUs.
@@ -66,17 +68,27 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match Arguments::parse().command {
-        Command::Cache(arguments) => cache::run(&arguments),
-        Command::Devices(arguments) => devices::run(&arguments),
-        Command::Disassemble(arguments) => disassemble::run(&arguments),
-        Command::Dispatch(arguments) => dispatch::run(&arguments),
-        Command::Doctor(arguments) => doctor::run(&arguments),
-        Command::Env(arguments) => env::run(&arguments),
-        Command::Explain(arguments) => explain::run(&arguments),
-        Command::Prebuild(arguments) => prebuild::run(&arguments),
-        Command::Manual(arguments) => manual::run(&arguments),
-        Command::Run(arguments) => run::run(&arguments),
-        Command::Selftest(arguments) => selftest::run(&arguments),
+    let arguments: Arguments = match parsed() {
+        Ok(arguments) => arguments,
+        Err(code) => return code,
+    };
+    let code = run(&arguments.command);
+    // What was to be printed is a part of what was asked for.
+    if output::is_complete() { code } else { ExitCode::FAILURE }
+}
+
+fn run(command: &Command) -> ExitCode {
+    match command {
+        Command::Cache(arguments) => cache::run(arguments),
+        Command::Devices(arguments) => devices::run(arguments),
+        Command::Disassemble(arguments) => disassemble::run(arguments),
+        Command::Dispatch(arguments) => dispatch::run(arguments),
+        Command::Doctor(arguments) => doctor::run(arguments),
+        Command::Env(arguments) => env::run(arguments),
+        Command::Explain(arguments) => explain::run(arguments),
+        Command::Prebuild(arguments) => prebuild::run(arguments),
+        Command::Manual(arguments) => manual::run(arguments),
+        Command::Run(arguments) => run::run(arguments),
+        Command::Selftest(arguments) => selftest::run(arguments),
     }
 }

@@ -70,9 +70,17 @@ impl Subject {
         Ok(Opened { model, device, config })
     }
 
-    /// Tokens of the context.
+    /// Tokens of the context. Says when they are more than the model was trained for, as llama.cpp does.
     pub fn context(&self, model: &Model) -> usize {
-        self.ctx.map_or(model.hyper.context, |ctx| ctx as usize)
+        let trained = model.hyper.context;
+        let Some(asked) = self.ctx else { return trained };
+        let context = asked as usize;
+        if context > trained {
+            complain(&format!(
+                "note: --ctx {asked}: the model was trained for {trained} tokens, and may write nonsense behind them"
+            ));
+        }
+        context
     }
 }
 

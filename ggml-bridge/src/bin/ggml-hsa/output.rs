@@ -5,7 +5,8 @@ use anstream::stdout;
 use clap::builder::styling::{AnsiColor, Style};
 use serde::Serialize;
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How a word is shown on a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,14 +35,53 @@ pub fn shaded(shade: Shade, text: &impl Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
+/// `1 error`, `2 errors`, `1 batch`, `2 batches`, `1 entry`, `2 entries`.
+pub fn counted(number: impl Into<Count>, what: &str) -> String {
+    let Count(number) = number.into();
+    match what.strip_suffix('y') {
+        _ if number == 1 => format!("1 {what}"),
+        Some(stem) => format!("{number} {stem}ies"),
+        None if what.ends_with("ch") => format!("{number} {what}es"),
+        None => format!("{number} {what}s"),
+    }
+}
+
+/// How many, whatever it was counted in.
+pub struct Count(u64);
+
+impl From<usize> for Count {
+    fn from(number: usize) -> Self {
+        Self(number as u64)
+    }
+}
+
+impl From<u64> for Count {
+    fn from(number: u64) -> Self {
+        Self(number)
+    }
+}
+
 /// Prints a problem.
 pub fn complain(problem: &impl Display) {
     eprintln!("ggml-hsa: {problem}");
 }
 
-/// Prints a line. A reader that has gone away, such as `head`, wants no more.
+/// Whether something could not be printed.
+static INCOMPLETE: AtomicBool = AtomicBool::new(false);
+
+/// Whether everything was printed that somebody wanted to read.
+pub fn is_complete() -> bool {
+    !INCOMPLETE.load(Ordering::Relaxed)
+}
+
+/// Prints a line. A reader that has gone away, such as `head`, wants no more; other errors are said once.
 pub fn say(text: &impl Display) {
-    let _ = writeln!(stdout(), "{text}");
+    if let Err(cause) = writeln!(stdout(), "{text}")
+        && cause.kind() != ErrorKind::BrokenPipe
+        && !INCOMPLETE.swap(true, Ordering::Relaxed)
+    {
+        complain(&format!("cannot write to standard output: {cause}"));
+    }
 }
 
 /// Prints a value as JSON.
@@ -49,5 +89,21 @@ pub fn json(value: &impl Serialize) {
     match serde_json::to_string_pretty(value) {
         Ok(text) => say(&text),
         Err(cause) => complain(&cause),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::counted;
+
+    #[test]
+    fn one_is_no_plural() {
+        let said = ["kernel", "batch", "entry"].map(|what| [0_usize, 1, 2].map(|number| counted(number, what)));
+        let expected = [
+            ["0 kernels", "1 kernel", "2 kernels"],
+            ["0 batches", "1 batch", "2 batches"],
+            ["0 entries", "1 entry", "2 entries"],
+        ];
+        assert_eq!(said, expected);
     }
 }

@@ -1,7 +1,7 @@
 //! `ggml-hsa prebuild`: makes and caches the kernels that a model needs, so that a run compiles nothing.
 
 use crate::model::{FlashAttention, Opened, Subject};
-use crate::output::{complain, json, say};
+use crate::output::{complain, counted, json, say};
 use aie_hal::{Device, Environment};
 use aie_jit_iron::settings::GGML_HSA_KERNEL_CACHE_DIR;
 use aie_jit_iron::{JitPolicy, KernelStore, Missed, Supplied, Supplier};
@@ -15,6 +15,7 @@ use ggml_hsa::model::graph::{Batch, Cache, KEY_STEP};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::IsTerminal;
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
@@ -60,6 +61,15 @@ pub struct PrebuildArguments {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Lengths(RangeInclusive<usize>);
 
+impl fmt::Display for Lengths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.start(), self.0.end()) {
+            (first, last) if first == last => write!(f, "{first}"),
+            (first, last) => write!(f, "{first}-{last}"),
+        }
+    }
+}
+
 impl FromStr for Lengths {
     type Err = String;
 
@@ -100,7 +110,7 @@ impl Report {
         }
         by_cause.into_iter().map(|(cause, kernels)| match kernels[..] {
             [kernel] => format!("kernel {kernel}: {cause}"),
-            [first, ..] => format!("{} kernels, the first {first}: {cause}", kernels.len()),
+            [first, ..] => format!("{}, the first {first}: {cause}", counted(kernels.len(), "kernel")),
             [] => cause,
         })
     }
@@ -122,7 +132,11 @@ pub fn run(arguments: &PrebuildArguments) -> ExitCode {
         report.failures().for_each(|failure| complain(&failure));
         let verb = if arguments.dry_run { "to be made" } else { "made" };
         let Report { kernels, existed, made, failed, lost, .. } = &report;
-        say(&format!("{kernels} kernels: {existed} existed, {made} {verb}, {} cannot be made", failed.len()));
+        say(&format!(
+            "{}: {existed} existed, {made} {verb}, {} cannot be made",
+            counted(*kernels, "kernel"),
+            failed.len()
+        ));
         if *lost > 0 {
             complain(&format!(
                 "{lost} of them could not be cached, so a run makes them again: is the disk full, or the cache read-only? \
@@ -141,11 +155,19 @@ pub fn run(arguments: &PrebuildArguments) -> ExitCode {
 fn prebuilt(arguments: &PrebuildArguments) -> Result<Report, String> {
     let environment = Environment::process();
     let Opened { model, device, mut config } = arguments.subject.open(environment, None)?;
+    let context = arguments.subject.context(&model);
+    let most = context.min(arguments.batch as usize);
+    if *arguments.prompt.0.start() > most {
+        return Err(format!(
+            "--prompt {}: a batch has at most {most} tokens, the smaller of --batch and the context",
+            arguments.prompt
+        ));
+    }
     // Somebody asked for them: now is the time.
     config.jit.policy = JitPolicy::Eager;
     let foresight = KernelStores::foreseeing(&config, environment);
     let foresight = foresight.of(&*device).map_err(|cause| cause.to_string())?;
-    let failed = foresee(arguments, &model, &device, &foresight, &config)?;
+    let failed = foresee(arguments, &model, context, &device, &foresight, &config)?;
     let missed = foresight.missed();
     let found = foresight.counters();
     let given = found.embedded + found.directory + found.cache;
@@ -211,6 +233,7 @@ fn batches(arguments: &PrebuildArguments, context: usize, flash: bool) -> Vec<Ba
 fn foresee(
     arguments: &PrebuildArguments,
     model: &Model,
+    context: usize,
     device: &Arc<dyn Device>,
     store: &Arc<KernelStore>,
     config: &Config,
@@ -219,7 +242,6 @@ fn foresee(
         Some(switch) => vec![switch],
         None => vec![FlashAttention::On, FlashAttention::Off],
     };
-    let context = arguments.subject.context(model);
     let batches: Vec<Batch> =
         switches.into_iter().flat_map(|switch| batches(arguments, context, switch == FlashAttention::On)).collect();
     let bar = bar(batches.len(), "planning batches");

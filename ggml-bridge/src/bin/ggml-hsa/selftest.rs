@@ -2,7 +2,7 @@
 //!
 //! The trials are the library's own, which runs them when it first needs a family. On an NPU their outcomes are kept for it.
 
-use crate::output::{complain, json, say};
+use crate::output::{complain, counted, json, say};
 use aie_driver_xdna::route::Route;
 use aie_driver_xdna::{SCHEME, XdnaDriver};
 use aie_hal::{Arch, ArchRegistry, Device, DeviceUri, Driver, Environment};
@@ -28,9 +28,9 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ggml-hsa selftest                                  on the first NPU
-  ggml-hsa selftest xdna:1 --family product          one family on the second NPU
-  ggml-hsa selftest mock:aie2                        on the emulated array
-  ggml-hsa selftest mock:aie2?fault=garbage@3        what a wrong result looks like
+  ggml-hsa selftest --device xdna:1 --family product           one family on the second NPU
+  ggml-hsa selftest --device mock:aie2                         on the emulated array
+  ggml-hsa selftest --device 'mock:aie2?fault=garbage@3'       what a wrong result looks like
   ggml-hsa selftest --forget                         drop what is known of an NPU
 
 On an NPU the outcome is kept in the kernel cache. llama.cpp uses the families that are right; what was wrong or hung stays out of
@@ -46,9 +46,12 @@ Outcomes of a family:
 
 Exit code: 0 when every family that is made is right, 1 when not, 2 when the command line or the device cannot be used.")]
 pub struct SelftestArguments {
-    /// The device
-    #[arg(value_name = "URI", default_value = SCHEME)]
-    device: String,
+    /// The device, as `ggml-hsa devices` lists them [default: the first NPU]
+    #[arg(long, value_name = "URI")]
+    device: Option<String>,
+    /// The same, as earlier versions had it
+    #[arg(value_name = "URI", hide = true, conflicts_with = "device")]
+    unnamed_device: Option<String>,
     /// Only this family; may be repeated
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(FAMILIES.iter().map(|family| family.name)))]
     family: Vec<String>,
@@ -61,6 +64,13 @@ pub struct SelftestArguments {
     /// Print the result as JSON on standard output
     #[arg(long)]
     json: bool,
+}
+
+impl SelftestArguments {
+    /// The URI of the device.
+    fn device(&self) -> &str {
+        self.device.as_ref().or(self.unnamed_device.as_ref()).map_or(SCHEME, String::as_str)
+    }
 }
 
 /// What was found.
@@ -132,14 +142,15 @@ impl Bench {
         let (arches, problems) = ArchRegistry::from_environment();
         problems.iter().for_each(complain);
         let limit = arguments.limit.map_or(config.self_test_limit, Duration::from_secs);
-        let uri = DeviceUri::parse(&arguments.device).map_err(|cause| cause.to_string())?;
+        let named = arguments.device();
+        let uri = DeviceUri::parse(named).map_err(|cause| cause.to_string())?;
         let is_npu = uri.scheme() == SCHEME;
         // On an NPU as trials do: what `runtime=` and others say is not tested.
         let driver: Arc<dyn Driver> = match is_npu {
             true => Arc::new(XdnaDriver::new(arches.clone()).route_by_default(Route::Direct)),
             false => Arc::clone(
                 drivers::registry(arches.clone(), Route::Direct, false)
-                    .driver(uri.scheme(), &arguments.device)
+                    .driver(uri.scheme(), named)
                     .map_err(|cause| cause.to_string())?,
             ),
         };
@@ -182,7 +193,7 @@ impl Bench {
             return row(NOT_MADE, None, begun);
         }
         if stderr().is_terminal() {
-            eprintln!("{}: {cases} nodes", family.name);
+            eprintln!("{}: {}", family.name, counted(cases, "node"));
         }
         match self.tester.tested(family, &self.arch) {
             Ok(Outcome::Right) => row(RIGHT, None, begun),
@@ -230,5 +241,28 @@ fn print(report: &Report) {
     }
     if let Some(record) = &report.record {
         say(&format!("kept in {}", record.display()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use rstest::rstest;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        selftest: SelftestArguments,
+    }
+
+    #[rstest]
+    #[case(&[], Some("xdna"))]
+    #[case(&["--device", "mock:aie2"], Some("mock:aie2"))]
+    #[case(&["mock:aie2"], Some("mock:aie2"))]
+    #[case(&["mock:aie2", "--device", "xdna"], None)]
+    fn the_device_is_named_as_for_other_commands(#[case] arguments: &[&str], #[case] expected: Option<&str>) {
+        let line = Line::try_parse_from(["selftest"].iter().chain(arguments)).ok();
+        assert_eq!(line.as_ref().map(|line| line.selftest.device()), expected);
     }
 }

@@ -14,7 +14,7 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
-use crate::output::{Shade, complain, json, say, shaded};
+use crate::output::{Shade, complain, counted, json, say, shaded};
 use clap::Args;
 use finding::{Finding, Level};
 use machine::Machine;
@@ -108,9 +108,4 @@ fn print(finding: &Finding) {
     if let Some(mend) = &finding.mend {
         say(&format!("{:22}mend: {}", "", shaded(Shade::Strong, mend)));
     }
-}
-
-/// `1 error`, `2 errors`.
-fn counted(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

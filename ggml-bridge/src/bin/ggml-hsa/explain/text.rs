@@ -1,6 +1,6 @@
 //! An explanation for a terminal.
 
-use crate::output::{Shade, shaded};
+use crate::output::{Shade, counted, shaded};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use ggml_hsa::explain::report::{Explanation, Operation, Pass, joins_in_words};
@@ -10,11 +10,16 @@ use std::fmt::Write as _;
 pub fn text(explanation: &Explanation) -> String {
     let Explanation { model, device, generation, context, memory, .. } = explanation;
     let name = model.name.as_deref().unwrap_or("a model without a name");
-    let heading = format!("{name} ({}, {} layers, {})", model.architecture, model.layers, megabytes(model.bytes));
+    let heading =
+        format!("{name} ({}, {}, {})", model.architecture, counted(model.layers, "layer"), megabytes(model.bytes));
     let flash = if explanation.flash_attention { "on" } else { "off" };
     let mut text = shaded(Shade::Strong, &heading);
     // Writing to a string cannot fail.
-    let _ = write!(text, "\non {device} ({generation}), a context of {context} tokens, flash attention {flash}\n");
+    let _ = write!(
+        text,
+        "\non {device} ({generation}), a context of {}, flash attention {flash}\n",
+        counted(*context, "token")
+    );
     for reservation in &explanation.reservations {
         let _ = writeln!(text, "{} {reservation}", shaded(Shade::Doubtful, &"note:"));
     }
@@ -41,7 +46,7 @@ fn milliseconds(ns: f64) -> String {
 }
 
 fn of_pass(pass: &Pass) -> String {
-    let heading = format!("{}: {} tokens, {} keys", pass.name, pass.tokens, pass.keys);
+    let heading = format!("{}: {}, {}", pass.name, counted(pass.tokens, "token"), counted(pass.keys, "key"));
     let mut table = Table::new();
     let header = ["operation", "kernel", "array", "host", "kernel from", "MB", "predicted ms"];
     table.load_style(UTF8_FULL_CONDENSED).set_header(header);
@@ -68,10 +73,17 @@ fn of_pass(pass: &Pass) -> String {
     let sources: Vec<String> = pass.sources.iter().map(|(source, count)| format!("{count} {source}")).collect();
     let _ = writeln!(
         text,
-        "{} nodes: {} dispatches ({} of them for {} nodes), {} host calls ({} of them conversions), {} chains",
-        pass.nodes, pass.dispatches, pass.fused, pass.fused_nodes, pass.host_calls, pass.conversions, pass.chains
+        "{}: {} ({} of them for {}), {} ({} of them conversions), {}",
+        counted(pass.nodes, "node"),
+        counted(pass.dispatches, "dispatch"),
+        pass.fused,
+        counted(pass.fused_nodes, "node"),
+        counted(pass.host_calls, "host call"),
+        pass.conversions,
+        counted(pass.chains, "chain")
     );
-    let _ = writeln!(text, "{} kernels, {} PDIs: {}", pass.kernels, pass.pdis, sources.join(", "));
+    let _ =
+        writeln!(text, "{}, {}: {}", counted(pass.kernels, "kernel"), counted(pass.pdis, "PDI"), sources.join(", "));
     let _ = writeln!(text, "{}", joins_in_words(&pass.joins));
     let bytes = (pass.bytes + pass.conversion_bytes) as f64 / 1e6;
     let predicted = &pass.predicted;

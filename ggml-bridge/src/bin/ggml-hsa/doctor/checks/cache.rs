@@ -3,6 +3,7 @@
 use super::super::finding::Finding;
 use super::super::machine::Machine;
 use crate::cache::compilers;
+use crate::output::counted;
 use aie_jit_iron::KernelCache;
 use aie_jit_iron::inventory::{Care, Inventory, State};
 use std::path::Path;
@@ -22,7 +23,11 @@ pub fn kernels(machine: &Machine) -> Vec<Finding> {
         0 => Finding::ok("cache", format!("compiled kernels are cached in {}", path.display())),
         count => Finding::warning(
             "cache",
-            format!("{count} kernels of the cache in {} are damaged; they are compiled again", path.display()),
+            format!(
+                "{} of the cache in {} cannot be read, and will be compiled again",
+                counted(count, "kernel"),
+                path.display()
+            ),
             "`ggml-hsa cache prune`",
         ),
     }]
