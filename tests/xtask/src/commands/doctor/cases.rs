@@ -178,7 +178,7 @@ pub const CASES: &[Case] = &[
         "memory that may not be locked",
         &[("AMDXDNA_SIM_FAULTS", "CREATE_BO@1=ENOMEM")],
         "open",
-        ("the device heap: CREATE_BO", "ulimit -l unlimited"),
+        ("the device heap: CREATE_BO", "memlock unlimited"),
         IN_ORDER,
     ),
     machine(
