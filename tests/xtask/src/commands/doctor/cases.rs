@@ -173,7 +173,13 @@ pub const CASES: &[Case] = &[
         ("another program has it open exclusively", "sudo lsof"),
         IN_ORDER,
     ),
-    machine("no room in the device heap", &[(MACHINE, "heap=4096")], "open", ("device heap", "ulimit -l"), IN_ORDER),
+    machine(
+        "no room in the device heap",
+        &[(MACHINE, "heap=4096")],
+        "open",
+        ("device heap", "memlock unlimited"),
+        IN_ORDER,
+    ),
     machine(
         "memory that may not be locked",
         &[("AMDXDNA_SIM_FAULTS", "CREATE_BO@1=ENOMEM")],
