@@ -316,6 +316,7 @@ impl<'de> Deserialize<'de> for RawMembers<'de> {
 mod tests {
     use super::*;
     use rstest::rstest;
+    use std::time::{Duration, Instant};
 
     const TEXT: &str = "{\n  \"a\": [1, \"\u{e4}\", {\"b\": null}],\n  \"a\": 2\n}";
 
@@ -332,6 +333,24 @@ mod tests {
         let inner = elements[2].members().unwrap();
         assert_eq!(inner[0].value.place().to_string(), "f.json:2:23: a[2].b");
         assert!(inner[0].value.is_null());
+    }
+
+    /// Places of as many kernels as a file may have, on one line, as programs write it. Seconds at most where each place costs the
+    /// same; minutes where each reads the line up to it.
+    #[test]
+    fn places_on_one_line_take_linear_time() {
+        let (count, limit) = (100_000, Duration::from_secs(60));
+        let kernel = format!("{{\"name\":\"{}\",\"arch\":\"aie2\"}}", "\u{e4}".repeat(270));
+        let document = Document::new("f.json", format!("[{}]", vec![kernel.as_str(); count].join(",")));
+        let begun = Instant::now();
+        let characters = kernel.chars().count() + 1;
+        for (index, value) in document.root().unwrap().elements().unwrap().iter().enumerate() {
+            let column = index * characters + 2;
+            assert_eq!(value.place().position, Some(Position { line: 1, column }));
+            let members = value.members().unwrap();
+            assert_eq!(members[0].key_place.position, Some(Position { line: 1, column: column + 1 }));
+            assert!(begun.elapsed() < limit, "{index} of {count} kernels in {limit:?}");
+        }
     }
 
     #[test]

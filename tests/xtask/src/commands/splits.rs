@@ -1,5 +1,5 @@
-//! `cargo xtask splits`: one split per graph, one submission per graph, no allocation per token, fewer dispatches by fusion; and
-//! nothing of the layers that are left to the CPU.
+//! `cargo xtask splits`: one split per graph, one submission per graph, no allocation and no context switch per token, fewer
+//! dispatches by fusion; and nothing of the layers that are left to the CPU.
 //!
 //! The scheduler's debug output (`GGML_SCHED_DEBUG=1`, shown by llama.cpp at verbosity 5) has a line for each split of a
 //! graph it cuts. Reused graphs are not cut again, so after the line that announces the generation the first graph is
@@ -8,6 +8,7 @@
 
 mod offload;
 
+use super::models::making;
 use crate::generation::Request;
 use crate::output::{Report, on_or_off};
 use crate::per_token::FusionCounts;
@@ -17,7 +18,7 @@ use crate::stats::GraphEntry;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const TOKENS: usize = 24;
 /// Tokens of the runs with some layers on the CPU.
@@ -32,8 +33,8 @@ const SHORT: &str = "The capital of France is";
   cargo xtask splits --json
 
 Exit code 1 if a graph was split, took more than one submission, a token allocated device memory after the
-second decoded one, fusion saves less than 30 % of the dispatches of a decoded token, or the device takes part in a
-layer that `-ngl` leaves to the CPU.")]
+second decoded one, a token behind a prompt switched between hardware contexts, fusion saves less than 30 % of the
+dispatches of a decoded token, or the device takes part in a layer that `-ngl` leaves to the CPU.")]
 pub struct SplitsArgs {
     /// GGUF model; by default the small one of the testbed
     #[arg(long, value_name = "GGUF")]
@@ -53,6 +54,21 @@ struct Run {
     replayed: usize,
     /// Device allocations of each decoded token.
     decode_allocations: Vec<u64>,
+}
+
+/// A model whose prompts and tokens need more configurations of the array than one context holds: layers with a window and
+/// without one have kernels of their own.
+const WINDOWED: &str = "gemma3";
+/// Tokens of the two runs that are compared.
+const CONTEXT_TOKENS: [usize; 2] = [8, 24];
+
+/// What a prompt and tokens in one process cost in hardware contexts.
+#[derive(Serialize)]
+struct Contexts {
+    flash_attention: bool,
+    tokens: usize,
+    created: u64,
+    switches: u64,
 }
 
 /// The backend of each split of one graph.
@@ -92,6 +108,16 @@ pub fn run(args: &SplitsArgs, options: &Options) -> Result<()> {
         let switch = on_or_off(flash_attention);
         problems.extend(counts.problems().into_iter().map(|problem| format!("flash attention {switch}: {problem}")));
         fusion.push(counts);
+    }
+    let windowed = making::ensure(&[WINDOWED], &session.testbed, options.offline)?;
+    let mut contexts = Vec::new();
+    for flash_attention in [false, true] {
+        let runs = CONTEXT_TOKENS
+            .iter()
+            .map(|tokens| Contexts::measure(&session, &windowed[0], *tokens, flash_attention))
+            .collect::<Result<Vec<_>>>()?;
+        problems.extend(switch_problem(&runs));
+        contexts.extend(runs);
     }
     let mut report = Report::with(problems);
     report.rows(
@@ -133,6 +159,16 @@ pub fn run(args: &SplitsArgs, options: &Options) -> Result<()> {
             ("#saved", |counts| format!("{:.1} %", 100.0 * counts.saved)),
         ],
     )?;
+    report.rows(
+        "contexts",
+        &contexts,
+        &[
+            ("windowed model", |run| format!("flash attention {}", on_or_off(run.flash_attention))),
+            ("#tokens behind a prompt", |run| run.tokens.to_string()),
+            ("#contexts", |run| run.created.to_string()),
+            ("#switches", |run| run.switches.to_string()),
+        ],
+    )?;
     report.finish("splits", options)
 }
 
@@ -167,6 +203,31 @@ fn measure(name: &'static str, session: &Session, request: &Request) -> Result<(
         },
         problems,
     ))
+}
+
+impl Contexts {
+    fn measure(session: &Session, model: &Path, tokens: usize, flash_attention: bool) -> Result<Self> {
+        let prompt = "the three states of matter are solid liquid and gas".to_owned();
+        let request = Request { model: model.to_owned(), prompt, tokens, threads: None, flash_attention };
+        let run = request.on_device(session, |command| {
+            command.arg("--ignore-eos");
+        })?;
+        let counters = &run.device()?.counters;
+        let (created, switches) = (counters.contexts_created, counters.context_switches);
+        Ok(Self { flash_attention, tokens, created, switches })
+    }
+}
+
+/// What runs that differ in how many tokens they decode say about a token.
+fn switch_problem(runs: &[Contexts]) -> Option<String> {
+    let [few, many] = runs else { return Some(format!("{} runs to compare, expected 2", runs.len())) };
+    let (switches, tokens) = (many.switches.abs_diff(few.switches), many.tokens - few.tokens);
+    (switches > 0).then(|| {
+        format!(
+            "{WINDOWED}, flash attention {}: {tokens} more decoded tokens took {switches} context switches, expected 0",
+            on_or_off(few.flash_attention)
+        )
+    })
 }
 
 /// The graphs the scheduler cut after the generation began.
@@ -233,6 +294,15 @@ mod tests {
         assert!(split_problems("decode", &graphs[1], &["HSA0"])[0].contains("2 split(s) on HSA0, CPU"));
         assert_eq!(split_problems("decode", &vec!["CPU".to_owned()], &["HSA0"]).len(), 1);
         assert!(generated_graphs("nothing").is_err());
+    }
+
+    #[test]
+    fn a_switch_for_a_token_is_a_problem() {
+        let run = |tokens, switches| Contexts { flash_attention: true, tokens, created: 2, switches };
+        assert_eq!(switch_problem(&[run(8, 1), run(24, 1)]), None);
+        let problem = switch_problem(&[run(8, 15), run(24, 47)]).unwrap();
+        assert!(problem.contains("16 more decoded tokens took 32 context switches"), "{problem}");
+        assert!(switch_problem(&[]).is_some());
     }
 
     fn log(change: impl Fn(usize, &mut GraphEntry)) -> Vec<GraphEntry> {
