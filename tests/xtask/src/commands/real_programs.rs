@@ -17,7 +17,7 @@ use crate::library;
 use crate::output::{self, Report};
 use crate::session::Options;
 use crate::testbed::Testbed;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use cases::{Judged, Verdict};
 use clap::Args;
 use encoding::Encoding;
