@@ -67,7 +67,18 @@ impl Rig {
     fn start_until(&self, kernels: usize) -> Child {
         let folder = self.root.path().join("out/aie2");
         let goal = pdis(&folder) + kernels;
-        let mut child = self.command(&["--jobs", "2"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let generating = self.command(&["--jobs", "2"]);
+        // Tests may themselves be run with SIGHUP ignored, as under `nohup`, which programs inherit.
+        let mut command = Command::new("env");
+        command.arg("--default-signal=HUP").arg(generating.get_program()).args(generating.get_args());
+        for (name, value) in generating.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.stdin(Stdio::null());
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
         while pdis(&folder) < goal && child.try_wait().unwrap().is_none() {
             assert!(Instant::now() < deadline, "no kernel in a minute");
