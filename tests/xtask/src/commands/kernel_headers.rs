@@ -98,7 +98,7 @@ pub fn run(args: &KernelHeadersArgs, options: &Options) -> Result<()> {
     if let Some((headers, compared)) = newest.map(|index| (&headers[index], &mut kernels[index])) {
         let (reasons, undeclared) = undeclared(&Text::read(&headers.include, DRIVER)?)?;
         left_out = reasons;
-        if release(headers.kernel())? > release(NEWEST)? {
+        if is_newer(headers.kernel())? {
             compared.newer = undeclared;
         } else {
             let problem = |name| format!("{DRIVER} has {name}, {CRATE} does not");
@@ -149,6 +149,12 @@ fn release(version: &str) -> Result<Vec<u32>> {
     Ok(release)
 }
 
+/// Whether a kernel of this version may declare what [`NEWEST`] does not. Updates of one do not.
+fn is_newer(version: &str) -> Result<bool> {
+    let (version, newest) = (release(version)?, release(NEWEST)?);
+    Ok(version[..2] > newest[..2])
+}
+
 /// A header's text without comments.
 struct Text(String);
 
@@ -175,6 +181,8 @@ struct Inquiry {
     release: Vec<u32>,
     questions: Vec<Question>,
     later: BTreeMap<String, Vec<String>>,
+    /// Members of structures that the crate does not declare.
+    members: BTreeMap<&'static str, Vec<String>>,
     problems: Vec<String>,
 }
 
@@ -230,6 +238,13 @@ impl Inquiry {
                 self.lacks(&path, entry.since)?;
             }
         }
+        let declared: BTreeSet<&str> = entry.fields.iter().map(|field| field.c_name()).collect();
+        let member = Regex::new(r"(\w+)\s*(\[[^\]]*\]\s*)?;")?;
+        let others = member.captures_iter(body).filter(|member| !declared.contains(&member[1]));
+        self.members.insert(
+            name,
+            others.map(|member| format!("{}{}", &member[1], member.get(2).map_or("", |list| list.as_str()))).collect(),
+        );
         let expected = self.expects(entry.since)?;
         if whole && !expected {
             self.early(&format!("all of {name}"), entry.since);
@@ -298,46 +313,60 @@ impl Inquiry {
 
 fn compare(headers: &KernelHeaders) -> Result<Compared> {
     let kernel = headers.kernel().to_owned();
-    let mut inquiry =
-        Inquiry { release: release(&kernel)?, questions: Vec::new(), later: BTreeMap::new(), problems: Vec::new() };
+    let mut inquiry = Inquiry {
+        release: release(&kernel)?,
+        questions: Vec::new(),
+        later: BTreeMap::new(),
+        members: BTreeMap::new(),
+        problems: Vec::new(),
+    };
     let mut included = Vec::new();
     for header in HEADERS {
         if inquiry.header(&headers.include, header)? {
             included.push(header.name);
         }
     }
-    let Inquiry { questions, later, mut problems, .. } = inquiry;
+    let Inquiry { questions, later, members, mut problems, .. } = inquiry;
     let mut answers = ask(&questions, &included, &headers.include)?;
-    let grown = accept_growth(&questions, &mut answers);
+    let grown = accept_growth(&questions, &members, &mut answers);
     problems.extend(differences(&questions, &answers, CRATE));
     let compared = kinds(&questions);
     let package = format!("linux-libc-dev {} ({})", headers.version, headers.suite);
     Ok(Compared { kernel, package, compared, later, grown, newer: Vec::new(), problems })
 }
 
-/// Replaces answers that only say that a structure has grown by the expected ones: its size, its alignment, and the size in the codes of its
-/// requests. Gives the structures.
-fn accept_growth(questions: &[Question], answers: &mut [u64]) -> Vec<String> {
+/// Replaces answers that only say that a structure has grown by the expected ones: its size, its alignment, and the size in the code of its
+/// request. Gives the structures with the members that the crate does not declare.
+fn accept_growth(questions: &[Question], members: &BTreeMap<&str, Vec<String>>, answers: &mut [u64]) -> Vec<String> {
     const SIZE: u64 = 0x3fff << 16;
-    let mut grown = BTreeMap::new();
+    let size = |code: u64| (code & SIZE) >> 16;
+    // Sizes before and now.
+    let mut grown: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for (question, answer) in questions.iter().zip(&*answers) {
         if question.kind == "sizes" && *answer > question.expected {
-            grown
-                .insert(question.name.as_str(), format!("{} ({} to {answer} bytes)", question.name, question.expected));
+            grown.insert(&question.name, (question.expected, *answer));
         }
     }
     for (question, answer) in questions.iter().zip(answers) {
+        let expected = question.expected;
         let only_longer = match question.kind {
-            "sizes" => *answer > question.expected,
-            "alignments" => *answer > question.expected && grown.contains_key(question.name.as_str()),
-            "requests" => *answer & !SIZE == question.expected & !SIZE && *answer & SIZE > question.expected & SIZE,
+            "sizes" => *answer > expected,
+            "alignments" => *answer > expected && grown.contains_key(question.name.as_str()),
+            "requests" => {
+                *answer & !SIZE == expected & !SIZE
+                    && grown.values().any(|sizes| *sizes == (size(expected), size(*answer)))
+            }
             _ => false,
         };
         if only_longer {
-            *answer = question.expected;
+            *answer = expected;
         }
     }
-    grown.into_values().collect()
+    let describe = |(name, (before, now)): (&str, (u64, u64))| {
+        let members = members.get(name).map(|members| members.join(", ")).unwrap_or_default();
+        format!("{name} ({before} to {now} bytes: {members})")
+    };
+    grown.into_iter().map(describe).collect()
 }
 
 /// What the driver's header has and the crate does not: with a reason, and without one.
@@ -394,6 +423,7 @@ mod tests {
             release: release(version).unwrap(),
             questions: Vec::new(),
             later: BTreeMap::new(),
+            members: BTreeMap::new(),
             problems: Vec::new(),
         }
     }
@@ -445,13 +475,13 @@ mod tests {
             std::fs::write(dir.path().join("x.h"), format!("#include <linux/types.h>\n{text}")).unwrap();
             let mut inquiry = inquiry("7.4");
             inquiry.structure(&Text(text.to_owned()), &grown(None)).unwrap();
-            let questions = inquiry.questions;
+            let Inquiry { questions, members, .. } = inquiry;
             let mut answers = ask(&questions, &["x.h"], dir.path()).unwrap();
-            let longer = accept_growth(&questions, &mut answers);
+            let longer = accept_growth(&questions, &members, &mut answers);
             (longer, differences(&questions, &answers, CRATE))
         };
         let (longer, problems) = judge("struct x {\n\t__s32 fd;\n\t__u64 type;\n\t__u8 name[16];\n};");
-        assert_eq!((longer, problems), (vec!["x (16 to 32 bytes)".to_owned()], vec![]));
+        assert_eq!((longer, problems), (vec!["x (16 to 32 bytes: name[16])".to_owned()], vec![]));
         let (longer, problems) = judge("struct x {\n\t__s32 fd;\n\t__u8 name[16];\n\t__u64 type;\n};");
         assert!(longer.len() == 1 && problems.iter().any(|problem| problem.contains("x.type is 24")), "{problems:?}");
         let (longer, problems) = judge("struct x {\n\t__s32 fd;\n\t__s32 type;\n};");
@@ -459,12 +489,27 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_request_is_the_same_one() {
-        let question = |expected| Question { kind: "requests", name: "R".into(), code: String::new(), expected };
-        let questions = [question(0xc020_6447), question(0xc020_6447), question(0xc020_6447)];
-        let mut answers = [0xc030_6447, 0xc010_6447, 0xc030_6448];
-        accept_growth(&questions, &mut answers);
-        assert_eq!(differences(&questions, &answers, CRATE).len(), 2);
+    fn a_request_is_longer_only_with_its_structure() {
+        let question = |kind, expected| Question { kind, name: "x".into(), code: String::new(), expected };
+        let code = 0xc020_6447;
+        let questions = [
+            question("sizes", 0x20),
+            question("requests", code),
+            question("requests", code),
+            question("requests", code),
+        ];
+        let mut answers = [0x30, 0xc030_6447, 0xc028_6447, 0xc030_6448];
+        accept_growth(&questions, &BTreeMap::new(), &mut answers);
+        assert_eq!(answers, [0x20, code, 0xc028_6447, 0xc030_6448]);
+        let mut answers = [0x20, 0xc030_6447, code, code];
+        assert!(accept_growth(&questions, &BTreeMap::new(), &mut answers).is_empty());
+        assert_eq!(differences(&questions, &answers, CRATE).len(), 1);
+    }
+
+    #[test]
+    fn updates_of_a_known_kernel_declare_nothing_new() {
+        let newer = |version| is_newer(version).unwrap();
+        assert_eq!(["7.2.13", "7.3", "7.3.5", "7.4", "8.0"].map(newer), [false, false, false, true, true]);
     }
 
     #[test]
