@@ -126,7 +126,7 @@ mod tests {
         #[case] reason: &str,
         #[case] expected: bool,
     ) {
-        let (op, arch) = (table::lookup(op).unwrap(), ArchRegistry::builtin().get("aie2p").unwrap());
+        let op = table::lookup(op).unwrap();
         let tensor = |dtype, ne| Tensor::contiguous(dtype, ne);
         let (table, rows) = (tensor(DataType::F32, [64, 9, 1, 1]), tensor(DataType::F32, [64, 3, 1, 1]));
         let (output, sources) = match op.name() {
