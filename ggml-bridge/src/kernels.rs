@@ -194,12 +194,16 @@ mod tests {
     use super::*;
     use crate::doubles::{self, lost, out_of_memory};
     use aie_hal::mock::MockDevice;
-    use aie_jit_iron::JitPolicy;
+    use aie_jit_iron::pack::pack;
+    use aie_jit_iron::{JitPolicy, KernelPack, KernelStoreBuilder};
     use aie_jit_native::NativeCompiler;
     use aie_ops::artifact::reference_artifact;
     use aie_ops::name::kernel_name;
     use aie_ops::{DataType, OpParams, Tensor, table};
+    use rstest::rstest;
     use std::fs;
+    use std::path::PathBuf;
+    use tempfile::TempDir;
 
     fn sum(kernels: &Kernels, elements: usize) -> Result<Arc<dyn Executable>, HostReason> {
         let tensor = Tensor::contiguous(DataType::F32, [elements, 1, 1, 1]);
@@ -233,42 +237,66 @@ mod tests {
         assert!(first.upgrade().is_none());
     }
 
-    /// A node that a later graph may have: its kernel is chosen before the first graph, and is the user's all the same.
-    #[test]
-    fn a_foreseen_kernel_is_the_users_where_the_directory_has_it() {
-        let node = |elements: usize| {
-            let tensor = Tensor::contiguous(DataType::F32, [elements, 1, 1, 1]);
-            Node::new("ADD", OpParams::default(), tensor, vec![Some(tensor); 2])
-        };
-        let kernels_of = |folder: &std::path::Path| {
-            let native = Arc::new(NativeCompiler::default());
-            let builder = KernelStore::builder().policy(JitPolicy::Eager).kernel_directory(folder).compiler(native);
-            let mut device = doubles::device();
-            device.load_kernels();
-            Kernels::new(Arc::new(builder.build().unwrap()), Arc::new(device))
-        };
-        let (op, given, folder) = (table::lookup("ADD").unwrap(), node(64), tempfile::tempdir().unwrap());
-        // A description, which the native compiler never makes.
+    fn add_of(elements: usize) -> Node {
+        let tensor = Tensor::contiguous(DataType::F32, [elements, 1, 1, 1]);
+        Node::new("ADD", OpParams::default(), tensor, vec![Some(tensor); 2])
+    }
+
+    /// A kernel folder with a description for `node`, which the native compiler never makes; and its PDI file.
+    fn described(op: &dyn Operation, node: &Node) -> (TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
         let arch = Arc::clone(doubles::device().arch());
-        let (artifact, name) = (reference_artifact(op, &given, &arch).unwrap(), kernel_name(op, &given));
+        let (artifact, name) = (reference_artifact(op, node, &arch).unwrap(), kernel_name(op, node));
         let place = folder.path().join(&arch.name);
         fs::create_dir(&place).unwrap();
         let pdi = place.join(format!("{name}.pdi"));
         fs::write(&pdi, artifact.pdi()).unwrap();
         fs::write(place.join(format!("{name}_insts.bin")), artifact.instructions()).unwrap();
+        (folder, pdi)
+    }
 
-        let kernels = kernels_of(folder.path());
+    /// With the native compiler behind what `builder` has.
+    fn with_native(builder: KernelStoreBuilder) -> Kernels {
+        let builder = builder.policy(JitPolicy::Eager).compiler(Arc::new(NativeCompiler::default()));
+        let mut device = doubles::device();
+        device.load_kernels();
+        Kernels::new(Arc::new(builder.build().unwrap()), Arc::new(device))
+    }
+
+    /// A node that a later graph may have: its kernel is chosen before the first graph, and is the one that came with the library or
+    /// from the user all the same.
+    #[rstest]
+    #[case::directory("directory")]
+    #[case::pack("embedded")]
+    fn a_foreseen_kernel_is_the_given_one(#[case] source: &str) {
+        let (op, given) = (table::lookup("ADD").unwrap(), add_of(64));
+        let (folder, pdi) = described(op, &given);
+        let packed = || {
+            let (bytes, count) = pack(pdi.parent().unwrap(), doubles::device().arch()).unwrap();
+            assert_eq!(count, 1);
+            KernelStore::builder().embedded(KernelPack::open("test", bytes).unwrap())
+        };
+        let kernels = with_native(match source {
+            "directory" => KernelStore::builder().kernel_directory(folder.path()),
+            _ => packed(),
+        });
         let foreseen = kernels.foreseen(op, &given).unwrap().kind;
-        assert_eq!((&*foreseen.source, &foreseen.code), ("directory", &None));
+        assert_eq!((&*foreseen.source, &foreseen.code), (source, &None));
         assert_eq!(kernels.get(op, &given).unwrap().kind, foreseen);
-        let other = kernels.foreseen(op, &node(4096)).unwrap().kind;
+        let other = kernels.foreseen(op, &add_of(4096)).unwrap().kind;
         assert!(&*other.source == "native" && other.code.is_some(), "{other:?}");
         let counters = kernels.store.counters();
-        assert_eq!((counters.directory, counters.compiled), (1, 1));
+        assert_eq!((counters.directory + counters.embedded, counters.compiled), (1, 1));
+    }
 
-        // What is wrong with one is said when it is needed; none is made in its place.
-        fs::write(&pdi, &artifact.pdi()[..64]).unwrap();
-        let kernels = kernels_of(folder.path());
+    /// What is wrong with one is said when it is needed; none is made in its place.
+    #[test]
+    fn a_damaged_kernel_of_the_users_is_reported() {
+        let (op, given) = (table::lookup("ADD").unwrap(), add_of(64));
+        let (folder, pdi) = described(op, &given);
+        let half = fs::read(&pdi).unwrap();
+        fs::write(&pdi, &half[..64]).unwrap();
+        let kernels = with_native(KernelStore::builder().kernel_directory(folder.path()));
         assert!(kernels.foreseen(op, &given).is_none());
         let reason = kernels.get(op, &given).unwrap_err();
         assert!(reason.text.contains(&*pdi.to_string_lossy()), "{}", reason.text);
