@@ -226,6 +226,11 @@ impl Memory {
         Self { backing: Arc::new(backing), offset: 0, length, slot: None }
     }
 
+    /// Where the caller has these pages, if they are the caller's.
+    pub fn caller_range(&self) -> Option<Range<usize>> {
+        self.backing.caller.map(|start| start + self.offset..start + self.offset + self.length)
+    }
+
     /// A zeroed page of `arena`.
     pub fn page(arena: &Arc<Arena>) -> Result<Self, Errno> {
         let mut free = arena.free.lock();

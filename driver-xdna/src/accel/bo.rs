@@ -149,13 +149,19 @@ impl Bo {
         node.request(&mut made)?;
         let handle = Handle(node, made.handle);
         let found = info(node, made.handle)?;
-        // Without an address of its own the kernel keeps track of the pages by the BO's mapping, and the device sees them there. Linux
-        // 7.2 maps no such BO.
+        // Without an address of its own the device works with the addresses of the process. Kernels up to 6.19 keep track of the pages
+        // by the BO's mapping; Linux 7.2 maps no such BO, and there the pages are where the caller has them.
         let mapping = match known_address(&found) {
             Some(_) => None,
-            None => Some(node.map(found.map_offset, bytes, None)?),
+            None => match node.map(found.map_offset, bytes, None) {
+                Ok(mapping) => Some(mapping),
+                Err(refused) if refused.errno() == libc::EINVAL => None,
+                Err(cause) => return Err(cause),
+            },
         };
-        let device_address = mapping.as_ref().map_or(found.xdna_addr, Mapping::number);
+        let own = || address.as_ptr().expose_provenance() as u64;
+        let device_address =
+            known_address(&found).unwrap_or_else(|| mapping.as_ref().map_or_else(own, Mapping::number));
         std::mem::forget(handle);
         let (node, handle, map_offset) = (Arc::clone(node), made.handle, found.map_offset);
         Ok(Self { node, handle, mapping, host: address, device_address, map_offset })

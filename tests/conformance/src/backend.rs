@@ -15,8 +15,10 @@ pub enum Tag {
     NonCoherent,
     /// The parameter `devices=2` makes one URI open two devices.
     SeveralDevices,
-    /// Host memory can be imported.
+    /// Host memory can be imported that may be written.
     HostImport,
+    /// Files that are mapped for reading can be imported, too.
+    FileImport,
     /// The parameter `fault=KIND@N` injects faults.
     Faults,
     /// The parameter `memory=BYTES` caps the data pool.
@@ -34,6 +36,7 @@ impl Display for Tag {
             Self::NonCoherent => "a device with non-coherent memory",
             Self::SeveralDevices => "a driver with several devices (`devices=2`)",
             Self::HostImport => "a device that imports host memory",
+            Self::FileImport => "a device that imports mapped files",
             Self::Faults => "a driver with fault plans (`fault=KIND@N`)",
             Self::MemoryCap => "a driver whose data pool can be capped (`memory=BYTES`)",
             Self::SoftwareKernels => "kernels that run in software",

@@ -5,8 +5,15 @@ use aie_conformance::{Backend, CASES, Tag};
 use aie_driver_mock::MockDriver;
 use std::sync::Arc;
 
-const TAGS: &[Tag] =
-    &[Tag::SeveralDevices, Tag::HostImport, Tag::Faults, Tag::MemoryCap, Tag::SoftwareKernels, Tag::HeapAllocation];
+const TAGS: &[Tag] = &[
+    Tag::SeveralDevices,
+    Tag::HostImport,
+    Tag::FileImport,
+    Tag::Faults,
+    Tag::MemoryCap,
+    Tag::SoftwareKernels,
+    Tag::HeapAllocation,
+];
 
 /// Parameters the mock knows, with values it has to reject.
 const MALFORMED: &[&str] = &[

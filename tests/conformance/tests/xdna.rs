@@ -5,11 +5,13 @@ mod kernel_device;
 use aie_conformance::Tag;
 use aie_driver_xdna::route::Route;
 
-/// Of the kernels that are simulated only AMD's own module takes memory that the program may not write, such as mapped models.
+/// Of the kernels that are simulated all but the oldest take memory of the program, and only AMD's own module takes what the program may
+/// not write, such as mapped models.
 fn imports() -> &'static [Tag] {
     match std::env::var("AMDXDNA_SIM_KERNEL").as_deref() {
-        Ok("legacy") => &[Tag::HostImport],
-        _ => &[],
+        Ok("legacy") => &[Tag::HostImport, Tag::FileImport],
+        Ok("6.14") => &[],
+        _ => &[Tag::HostImport],
     }
 }
 

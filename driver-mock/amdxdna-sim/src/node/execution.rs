@@ -123,7 +123,8 @@ impl CommandMemory for CallerMemory<'_> {
         Ok(())
     }
 
-    /// An argument has to lie inside of a BO that the submission names, where that BO is mapped. It reaches to the end of the mapping.
+    /// An argument has to lie inside of a BO that the submission names, where that BO is mapped, or where the caller has its pages. It
+    /// reaches to the end of the mapping.
     fn argument(&self, address: u64) -> Result<(Place, usize), OutOfReach> {
         let arguments = &self.submission.arguments;
         let unnamed = || OutOfReach("its address belongs to no BO of the submission".into());
@@ -136,7 +137,16 @@ impl CommandMemory for CallerMemory<'_> {
             let length = bo.length() - offset;
             return Ok((Place { bo, offset, writable: true }, length));
         }
-        let mapped = self.device.mappings.find(address as usize).ok_or("no BO is mapped at its address")?;
+        let Some(mapped) = self.device.mappings.find(address as usize) else {
+            let of_caller = |bo: &Arc<Bo>| {
+                let pages = bo.memory()?.0.caller_range()?;
+                pages.contains(&(address as usize)).then(|| (bo.clone(), address as usize - pages.start))
+            };
+            let found = arguments.iter().find_map(of_caller);
+            let (bo, offset) = found.ok_or("no BO is mapped at its address, and no memory of the caller's is there")?;
+            let length = bo.length() - offset;
+            return Ok((Place { bo, offset, writable: true }, length));
+        };
         let inside = |bo: &Arc<Bo>| match &bo.kind {
             Kind::Dev { heap, offset, .. } => {
                 let found = Arc::ptr_eq(heap, &mapped.bo) && (*offset..offset + bo.length()).contains(&mapped.offset);

@@ -93,7 +93,7 @@ pub fn tags_match_the_device(context: &Context) {
     expect::equal("tag Coherent", context.backend.has(Tag::Coherent), coherent);
     expect::equal("tag NonCoherent", context.backend.has(Tag::NonCoherent), !coherent);
     let imports = context.shared().device.info().host_import;
-    expect::equal("tag HostImport", context.backend.has(Tag::HostImport), imports);
+    expect::equal("tag FileImport", context.backend.has(Tag::FileImport), imports);
     let parameters = [(Tag::SeveralDevices, "devices=2"), (Tag::MemoryCap, "memory=67108864")];
     for (tag, parameter) in parameters {
         let result = context.driver().open(&context.uri(&[parameter]));
