@@ -108,7 +108,9 @@ impl MockDevice {
         }
         let region = Region::zeroed(length, self.state.limits.granule).map(Arc::new);
         let region = region.ok_or_else(|| self.out_of_memory(length))?;
-        if let (Some(target), Some(source)) = (region.span(0, length), host.span(0, length)) {
+        if let (Some(target), Some(source)) = (region.span(0, length), host.span(0, length))
+            && let Some(target) = target.writable()
+        {
             target.copy_from(source);
         }
         imports.push((address, Arc::downgrade(&region)));

@@ -84,16 +84,17 @@ impl MockMemory {
 
     /// Copies the host's view to the device's.
     pub(crate) fn host_to_device(&self, range: Range<usize>) {
-        if let Some((host, device)) = self.views(range) {
+        if let Some((host, device)) = self.views(range)
+            && let Some(device) = device.writable()
+        {
             device.copy_from(host);
         }
     }
 
-    /// Copies the device's view to the host's. Memory that holds the same bytes already is not written: as with real
-    /// caches, reading back what the device has not changed is possible for imports that are read-only, such as a mapped file.
+    /// Copies the device's view to the host's, unless that may only be read.
     pub(crate) fn device_to_host(&self, range: Range<usize>) {
         if let Some((host, device)) = self.views(range)
-            && !host.equals(device)
+            && let Some(host) = host.writable()
         {
             host.copy_from(device);
         }

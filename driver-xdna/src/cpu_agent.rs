@@ -73,7 +73,7 @@ impl Memory {
         let alignment = if pool == MemoryPool::Data { 4096 } else { HEAP_GRANULE };
         let memory = Self { pool, region: Arc::new(Region::zeroed(length, alignment).unwrap()) };
         if pool == MemoryPool::DeviceHeap {
-            memory.all().fill(&[USED]);
+            memory.all().writable().unwrap().fill(&[USED]);
         }
         memory
     }
@@ -108,7 +108,7 @@ impl AllocationRange {
     }
 
     fn write(&self, content: &[u8]) {
-        self.region.span(self.start, content.len()).unwrap().write(content);
+        self.region.writable(self.start, content.len()).unwrap().write(content);
     }
 }
 
@@ -221,7 +221,7 @@ impl CpuAgent {
         let span = memory.expect("memory of this agent").all();
         let mut before = vec![0; span.length()];
         span.read(&mut before);
-        span.write(content);
+        span.writable().unwrap().write(content);
         before
     }
 
@@ -250,7 +250,7 @@ impl CpuAgent {
         let state = self.state.lock();
         let open: Vec<_> = state.memory.values().map(|m| (m.pool, m.region.length())).collect();
         assert_eq!((open, state.contexts.len()), (Vec::new(), 0), "allocations and contexts that are left open");
-        let intact = |m: &Memory| m.region.bytes().iter().all(|byte| byte.load(Ordering::Relaxed) == FREED);
+        let intact = |m: &Memory| m.region.bytes().unwrap().iter().all(|byte| byte.load(Ordering::Relaxed) == FREED);
         assert!(state.freed.iter().all(intact), "memory was written after it was freed");
         assert!(state.faults.is_empty(), "planned faults never happened: {:?}", state.faults);
     }
@@ -358,7 +358,7 @@ impl Agent for CpuAgent {
             return Err(AgentError::OutOfMemory(format!("{bytes} bytes of {pool:?}: {used} of {limit} are used")));
         }
         let memory = Memory::new(pool, bytes);
-        let (host, device_address) = (NonNull::from(memory.region.bytes()).cast(), memory.device_address());
+        let (host, device_address) = (NonNull::from(memory.region.bytes().unwrap()).cast(), memory.device_address());
         state.memory.insert(device_address, memory);
         Ok(Allocation { pool, host, length: bytes, device_address })
     }
@@ -374,7 +374,7 @@ impl Agent for CpuAgent {
         }
         match state.memory.remove(&address) {
             Some(memory) if (memory.pool, memory.region.length()) == (allocation.pool, allocation.length) => {
-                memory.all().fill(&[FREED]);
+                memory.all().writable().unwrap().fill(&[FREED]);
                 state.freed.push(memory);
             }
             Some(_) => drop(self.reject("memory is freed with another length or pool than it was allocated".into())),

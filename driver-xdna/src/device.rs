@@ -98,7 +98,7 @@ impl DeviceBackend for XdnaDevice {
     }
 
     fn import(&self, memory: Arc<dyn HostMemory>) -> Result<XdnaMemory, DeviceError> {
-        let bytes = memory.bytes().len();
+        let bytes = memory.span().length();
         let block = memory::import(&self.npu.agent, memory).map_err(|cause| match cause {
             AgentError::Lost(cause) => self.npu.array.lose(cause),
             other => DeviceError::Unsupported(format!(

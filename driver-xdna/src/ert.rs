@@ -424,7 +424,7 @@ impl ErtAgent {
         let allocation = self.allocate(MemoryPool::DeviceHeap, bytes.len())?;
         // SAFETY: the allocation is as long, mapped for reading and writing, and released by the caller later.
         let region = unsafe { Region::mapped(allocation.host, bytes.len(), Arc::new(())) };
-        if let Some(span) = region.span(0, bytes.len()) {
+        if let Some(span) = region.writable(0, bytes.len()) {
             span.write(bytes);
             span.write_back();
         }

@@ -3,13 +3,12 @@
 use crate::agent::{Agent, AgentError, Held};
 use crate::npu::OpenNpu;
 use crate::pool::Block;
-use aie_device_memory::Region;
+use aie_device_memory::{Region, Span};
 use aie_hal::HostMemory;
 use aie_hal::backend::DeviceMemory;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU8;
 
 const PAGE: usize = 4096;
 
@@ -50,8 +49,8 @@ struct Imported {
 }
 
 impl HostMemory for Imported {
-    fn bytes(&self) -> &[AtomicU8] {
-        self.memory.bytes()
+    fn span(&self) -> Span<'_> {
+        self.memory.span()
     }
 }
 
@@ -60,14 +59,11 @@ impl HostMemory for Imported {
 /// The kernel driver takes whole pages. The first and the last one may hold other things of the program beside the memory that is
 /// imported; the NPU touches only what it is given as an argument.
 pub(crate) fn import(agent: &Arc<dyn Agent>, memory: Arc<dyn HostMemory>) -> Result<Block, AgentError> {
-    let (start, length) = {
-        let bytes = memory.bytes();
-        (NonNull::from(bytes).cast::<u8>(), bytes.len())
-    };
-    let before = start.addr().get() % PAGE;
+    let (start, length) = (memory.span().address(), memory.span().length());
+    let before = start % PAGE;
     let pages = (before + length).next_multiple_of(PAGE);
     // In the first page that the memory touches.
-    let first = NonNull::new(start.as_ptr().wrapping_sub(before))
+    let first = NonNull::new(std::ptr::with_exposed_provenance_mut(start - before))
         .ok_or_else(|| AgentError::Unsupported("memory in the first page".into()))?;
     // SAFETY: pages that hold memory of the owner stay mapped as long as it does, which the object below keeps.
     let allocation = unsafe { agent.import(first, pages) }?;

@@ -60,7 +60,7 @@ impl OpenNpu {
             HeapContent::Pdi => self.pool.allocate(&params),
             HeapContent::Instructions => self.pool.instructions(bytes.len()),
         })?;
-        if let Some(span) = block.region.span(0, bytes.len()) {
+        if let Some(span) = block.region.writable(0, bytes.len()) {
             span.write(bytes);
             // The runtime writes back arguments, and not what it does not know.
             span.write_back();

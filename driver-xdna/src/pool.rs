@@ -275,7 +275,7 @@ impl Pool {
 }
 
 fn fill_zero(region: &Region, range: Range<usize>) {
-    if let Some(span) = region.span(range.start, range.len()) {
+    if let Some(span) = region.writable(range.start, range.len()) {
         // SAFETY: the region was just made of memory that no one else has yet.
         unsafe { span.as_mut_slice() }.fill(0);
     }

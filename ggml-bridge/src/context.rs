@@ -15,6 +15,9 @@ use aie_ops::{F16Policy, Node, Operation, Placement, table};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
+/// Bytes of a model that are copied at once where it cannot be used in place.
+const COPIED_AT_ONCE: usize = 1 << 24;
+
 /// Alignment of tensors and buffers in bytes: a cache line, and no less than ggml's CPU kernels like.
 pub const ALIGNMENT: usize = 64;
 
@@ -164,7 +167,8 @@ impl DeviceContext {
     /// # Errors
     /// As [`Device::allocate`], with why it cannot be used in place.
     pub fn import(&self, memory: HostSpan) -> Result<Arc<dyn Buffer>, DeviceError> {
-        let buffer = self.hal.import(Arc::new(TensorMemory(memory))).or_else(|cause| self.copy(memory, &cause))?;
+        let buffer =
+            self.hal.import(Arc::new(TensorMemory::as_mapped(memory))).or_else(|cause| self.copy(memory, &cause))?;
         self.buffers.insert(memory.address(), Arc::clone(&buffer));
         Ok(buffer)
     }
@@ -181,9 +185,15 @@ impl DeviceContext {
         ));
         let params = BufferParams { alignment: ALIGNMENT, ..BufferParams::data(length) };
         let buffer = self.hal.allocate(&params)?;
-        let source = TensorMemory(memory);
-        for (to, from) in buffer.map(0..length)?.iter().zip(source.bytes()) {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        let source = TensorMemory::of_graph(memory, false);
+        // In pieces, so that the model is not in memory a third time.
+        let mut piece = vec![0; length.min(COPIED_AT_ONCE)];
+        for offset in (0..length).step_by(COPIED_AT_ONCE) {
+            let piece = &mut piece[..(length - offset).min(COPIED_AT_ONCE)];
+            if let Some(part) = source.span().part(offset..offset + piece.len()) {
+                part.read(piece);
+            }
+            buffer.write(offset, piece)?;
         }
         buffer.flush(0..length)?;
         Ok(buffer)

@@ -8,7 +8,7 @@
 //! of one submission consistent. The rule is for the edges, before a submission and after it.
 
 use crate::error::DeviceError;
-pub use aie_device_memory::HostMemory;
+pub use aie_device_memory::{HostMemory, Span};
 use std::any::Any;
 use std::fmt::Debug;
 use std::ops::Range;
@@ -75,9 +75,9 @@ pub trait Buffer: Any + Send + Sync + Debug {
     ///
     /// # Errors
     /// [`DeviceError::InvalidArgument`] when the range is outside the buffer, [`DeviceError::Unsupported`] when the pool is not
-    /// host-visible.
+    /// host-visible, or the buffer is of memory that may only be read.
     fn map(&self, range: Range<usize>) -> Result<&[AtomicU8], DeviceError>;
-    /// Copies from the host's view at `offset` to `target`. Errors as [`Buffer::map`].
+    /// Copies from the host's view at `offset` to `target`. Errors as [`Buffer::map`], but memory that may only be read is read.
     fn read(&self, offset: usize, target: &mut [u8]) -> Result<(), DeviceError>;
     /// Copies `source` to the host's view at `offset`. Errors as [`Buffer::map`].
     fn write(&self, offset: usize, source: &[u8]) -> Result<(), DeviceError>;

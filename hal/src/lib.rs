@@ -73,7 +73,7 @@ pub mod validation;
 
 pub use arch::{Arch, ArchRegistry};
 pub use artifact::KernelArtifact;
-pub use buffer::{Access, Buffer, BufferParams, HostMemory, MemoryPool};
+pub use buffer::{Access, Buffer, BufferParams, HostMemory, MemoryPool, Span};
 pub use command_list::{Binding, BindingTable, BufferRef, Command, CommandList, CommandListBuilder, RangeOf};
 pub use counters::Counters;
 pub use device::{Device, DeviceInfo, Limits, MemoryReport};

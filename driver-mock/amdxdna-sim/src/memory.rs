@@ -11,7 +11,7 @@
 //!
 //! This file makes its system calls directly: the C functions of the same names lead back into this library.
 
-use aie_device_memory::{Region, Span};
+use aie_device_memory::{Region, Span, WritableSpan};
 use nix::errno::Errno;
 use parking_lot::Mutex;
 use std::ffi::CStr;
@@ -134,7 +134,7 @@ impl Backing {
             let own = Self::create(self.length)?;
             let (from, to) = (self.region(), own.region());
             let both = from.and_then(|from| from.span(0, self.length)).zip(to.and_then(|to| to.span(0, self.length)));
-            let (from, to) = both.ok_or(Errno::ENOMEM)?;
+            let (from, to) = both.and_then(|(from, to)| Some((from, to.writable()?))).ok_or(Errno::ENOMEM)?;
             let mut bytes = vec![0; self.length];
             from.read(&mut bytes);
             to.write(&bytes);
@@ -242,7 +242,7 @@ impl Memory {
         drop(free);
         let slot = Slot { arena: arena.clone(), backing: backing.clone(), offset };
         let memory = Self { backing, offset, length: PAGE, slot: Some(slot) };
-        memory.span(0, PAGE).ok_or(Errno::ENOMEM)?.write(&[0; PAGE]);
+        memory.writable(0, PAGE).ok_or(Errno::ENOMEM)?.write(&[0; PAGE]);
         Ok(memory)
     }
 
@@ -300,6 +300,11 @@ impl Memory {
         self.backing.region()?.span(self.offset + offset, length)
     }
 
+    /// The same for writing.
+    pub fn writable(&self, offset: usize, length: usize) -> Option<WritableSpan<'_>> {
+        self.span(offset, length)?.writable()
+    }
+
     pub fn word(&self, offset: usize) -> Option<u32> {
         let mut bytes = [0; 4];
         self.span(offset, 4)?.read(&mut bytes);
@@ -308,7 +313,7 @@ impl Memory {
 
     /// Writes a little-endian word; outside of the memory nothing happens.
     pub fn set_word(&self, offset: usize, word: u32) {
-        if let Some(span) = self.span(offset, 4) {
+        if let Some(span) = self.writable(offset, 4) {
             span.write(&word.to_le_bytes());
         }
     }

@@ -209,7 +209,7 @@ impl Player {
                 let span = memory.span(start, length).filter(|_| length <= bo.length());
                 let span = span.ok_or("the BO is not as long")?;
                 match recorded.name == WRITE {
-                    true => span.write(&data),
+                    true => span.writable().ok_or("the BO may only be read")?.write(&data),
                     false => now.answered.push_data(&memory.copy(start, length).unwrap_or_default()),
                 }
             }

@@ -112,7 +112,7 @@ impl Memory {
     fn allocate_heap(&self, bytes: usize) -> Option<Allocation> {
         let device_address = self.npu.heap_allocate(bytes, HEAP_ALIGNMENT).ok()?;
         let offset = usize::try_from(device_address - HEAP_BASE).ok()?;
-        let host = NonNull::from(self.heap.bytes().get(offset..)?).cast();
+        let host = NonNull::from(self.heap.bytes()?.get(offset..)?).cast();
         // SAFETY: The simulated silicon hands out ranges of a window that is as long as the heap's region, so the range is inside;
         // the new region keeps that one, whose bytes begin as zeros, and all accesses here go through regions.
         let region = unsafe { Region::mapped(host, bytes, Arc::clone(&self.heap) as _) };

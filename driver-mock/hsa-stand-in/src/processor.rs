@@ -9,9 +9,9 @@ use crate::memory::{Pool, Range};
 use crate::queue::{Progress, Queue};
 use crate::runtime::{Agent, Runtime};
 use crate::settings::{FailureStyle, Processing};
+use aie_device_memory::Span;
 use aie_driver_mock::npu::ChainCommand;
 use aie_driver_mock::npu::array::{self, CommandMemory, LoadedPdi, OutOfReach, Outcome};
-use aie_driver_mock::npu::compiled::Argument;
 use aie_driver_mock::npu::fault_plan::CommandFault;
 use aie_hal::artifact::Digest;
 use hsa_sys::*;
@@ -45,9 +45,8 @@ impl CommandMemory for Command {
         self.arguments.get(index).map(|(_, length)| (index, *length)).ok_or_else(|| "it is missing".into())
     }
 
-    fn reach<'a>(&'a self, place: &'a usize, length: usize) -> Option<Argument<'a>> {
-        let span = self.arguments.get(*place)?.0.span(length)?;
-        Some(Argument { span, writable: true })
+    fn reach<'a>(&'a self, place: &'a usize, length: usize) -> Option<Span<'a>> {
+        self.arguments.get(*place)?.0.span(length)
     }
 }
 

@@ -66,7 +66,7 @@ impl Queue {
             public: hsa_queue_t {
                 type_: HSA_QUEUE_TYPE_SINGLE,
                 features: 0,
-                base_address: ring.bytes().as_ptr().cast_mut().cast(),
+                base_address: ring.bytes()?.as_ptr().cast_mut().cast(),
                 doorbell_signal: doorbell,
                 size,
                 reserved1: 0,
@@ -107,7 +107,7 @@ impl Queue {
     /// Gives the slot of a packet back to the program.
     pub fn release(&self, index: u64) {
         let header = packet_header(HSA_AMD_AIE_PACKET_TYPE_INVALID, 0, 0).to_ne_bytes();
-        if let Some(span) = self.ring.span(self.slot(index), header.len()) {
+        if let Some(span) = self.ring.writable(self.slot(index), header.len()) {
             span.write(&header);
         }
     }

@@ -3,7 +3,9 @@
 //! QEMU reports what its IOMMU maps: address, length, and where that is in the file of the guest's memory. Each such range is mapped
 //! here at the place that its address has in one large reserved range, so what is contiguous for the device is contiguous for the
 //! kernels that run on it, however the guest's pages lie. The reserved range has room for the 39 bits of address that a virtual IOMMU is
-//! configured with; with more bits two ranges could claim the same place, which is rejected.
+//! configured with; with more bits two ranges could claim the same place, which is rejected. The range is readable and writable as a
+//! whole, at any time: what nothing is mapped to is empty pages, and what the device may only read is mapped so that a write would not
+//! reach the guest. So the range is one [`Region`], and what the device may do is what the spans of it allow.
 //!
 //! A guest can take memory away while a command still uses it, as a driver does that has given up on the command. Real hardware
 //! then gets a fault of the IOMMU; here the command continues with pages that no one else sees.
@@ -22,6 +24,7 @@ use std::sync::Arc;
 
 pub const ADDRESS_BITS: u32 = 39;
 const LENGTH: usize = 1 << ADDRESS_BITS;
+const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
 /// The reserved range, released when dropped.
 #[derive(Debug)]
@@ -49,13 +52,6 @@ pub struct AddressSpace {
     mappings: RwLock<BTreeMap<u64, Mapping>>,
 }
 
-#[derive(Debug, Clone, Copy)]
-pub struct ReachableMemory<'a> {
-    pub span: Span<'a>,
-    /// Whether the device may write to all of it.
-    pub writable: bool,
-}
-
 fn place(address: u64) -> u64 {
     address & (LENGTH as u64 - 1)
 }
@@ -67,16 +63,15 @@ impl AddressSpace {
     /// When the process has no room for the reserved range of addresses, which takes no memory.
     pub fn new() -> Result<Self, Error> {
         // SAFETY: pages at a new address, which no one can use.
-        let base =
-            unsafe { mmap_anonymous(null_mut(), LENGTH, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE) };
+        let base = unsafe { mmap_anonymous(null_mut(), LENGTH, READ_WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE) };
         let base = base.map_err(|error| {
             let text = format!("cannot reserve 2^{ADDRESS_BITS} bytes of addresses ({error}); raise `ulimit -v`");
             Error::new(ErrorKind::OutOfMemory, text)
         })?;
         let owner = Arc::new(Reservation(base.expose_provenance()));
         let base = NonNull::new(base.cast()).ok_or(ErrorKind::OutOfMemory)?;
-        // SAFETY: `owner` keeps the range. Only parts of it are readable and writable, and spans are made of such parts only
-        // (`reach`); a part stays so forever, because taking a mapping away puts other pages into its place.
+        // SAFETY: `owner` keeps the range, which is mapped readable and writable now. Mapping and taking away a mapping put other
+        // readable and writable pages into the place of pages, and take none away.
         let window = unsafe { Region::mapped(base, LENGTH, owner) };
         Ok(Self { window, mappings: RwLock::default() })
     }
@@ -101,12 +96,15 @@ impl AddressSpace {
         if before.is_some_and(|(other, mapping)| other + mapping.length > start) {
             return Err(reject("another mapping is there; the IOMMU may use 39 bits of address (aw-bits=39)"));
         }
-        let protection = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        let sharing = if writable { MapFlags::SHARED } else { MapFlags::PRIVATE };
         // SAFETY: the place is inside the reserved range and nothing is mapped there, as was checked under the lock.
-        let mapped = unsafe {
-            mmap(self.target(address), length as usize, protection, MapFlags::SHARED | MapFlags::FIXED, file, offset)
-        };
-        mapped?;
+        let mapped =
+            unsafe { mmap(self.target(address), length as usize, READ_WRITE, sharing | MapFlags::FIXED, file, offset) };
+        if let Err(cause) = mapped {
+            // The call may have taken away the pages that were there.
+            self.empty(address, length)?;
+            return Err(cause.into());
+        }
         mappings.insert(start, Mapping { address, length, writable });
         Ok(())
     }
@@ -119,11 +117,17 @@ impl AddressSpace {
         let gone: Vec<Mapping> = mappings.values().filter(|mapping| inside(mapping)).copied().collect();
         for mapping in gone {
             mappings.remove(&place(mapping.address));
-            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
-            let protection = ProtFlags::READ | ProtFlags::WRITE;
-            // SAFETY: as in `map`. A command that still uses the range finds other pages in their place.
-            unsafe { mmap_anonymous(self.target(mapping.address), mapping.length as usize, protection, flags) }?;
+            // A command that still uses the range finds other pages in their place.
+            self.empty(mapping.address, mapping.length)?;
         }
+        Ok(())
+    }
+
+    /// Puts empty pages where a mapping was, or was to be.
+    fn empty(&self, address: u64, length: u64) -> Result<(), Error> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        // SAFETY: the place is inside the reserved range, which only this object maps into.
+        unsafe { mmap_anonymous(self.target(address), length as usize, READ_WRITE, flags) }?;
         Ok(())
     }
 
@@ -147,25 +151,25 @@ impl AddressSpace {
         (end - address, writable)
     }
 
-    /// The memory at an address; `None` when the device cannot reach all of it.
-    pub fn reach(&self, address: u64, length: usize) -> Option<ReachableMemory<'_>> {
+    /// The memory at an address, for reading only unless the device may write to all of it; `None` when it cannot reach all of it.
+    pub fn reach(&self, address: u64, length: usize) -> Option<Span<'_>> {
         let (extent, writable) = self.extent(address);
         let span = (length as u64 <= extent).then(|| self.window.span(place(address) as usize, length)).flatten()?;
-        Some(ReachableMemory { span, writable })
+        Some(if writable { span } else { span.read_only() })
     }
 
     /// A copy of the memory at an address.
     pub fn read(&self, address: u64, length: usize) -> Option<Vec<u8>> {
         let reached = self.reach(address, length)?;
         let mut bytes = vec![0; length];
-        reached.span.read(&mut bytes);
+        reached.read(&mut bytes);
         Some(bytes)
     }
 
     /// Writes to the memory at an address; `false`, and nothing is written, when the device cannot.
     pub fn write(&self, address: u64, bytes: &[u8]) -> bool {
-        let reached = self.reach(address, bytes.len()).filter(|reached| reached.writable);
-        reached.map(|reached| reached.span.write(bytes)).is_some()
+        let reached = self.reach(address, bytes.len()).and_then(Span::writable);
+        reached.map(|reached| reached.write(bytes)).is_some()
     }
 }
 
@@ -202,10 +206,10 @@ mod tests {
         let (space, file) = (AddressSpace::new().unwrap(), memory(4));
         space.map(0x10000, 2 * PAGE, &file, 0, true).unwrap();
         space.map(0x12000, PAGE, &file, 2 * PAGE, true).unwrap();
-        let held = space.reach(0x10000, 8).unwrap();
+        let held = space.reach(0x10000, 8).and_then(Span::writable).unwrap();
         space.unmap(0x10000..0x12000).unwrap();
         assert!(space.reach(0x10000, 8).is_none() && space.reach(0x12000, 8).is_some());
-        held.span.write(&[7; 8]);
+        held.write(&[7; 8]);
         space.map(0x10000, PAGE, &file, 0, true).unwrap();
         assert_eq!(space.read(0x10000, 8), Some(vec![0; 8]));
         space.unmap(0..u64::MAX).unwrap();

@@ -5,9 +5,9 @@ use crate::address_space::AddressSpace;
 use crate::faults::{Fault, FaultPlan};
 use crate::heap::Heap;
 use crate::journal::Journal;
+use aie_device_memory::Span;
 use aie_driver_mock::npu::ChainCommand;
 use aie_driver_mock::npu::array::{Array, Command, CommandMemory, LoadedPdi, OutOfReach, Outcome};
-use aie_driver_mock::npu::compiled::Argument;
 use std::sync::Arc;
 
 /// Commands of one message.
@@ -99,8 +99,7 @@ impl CommandMemory for GuestMemory<'_> {
         kernel.unwrap_or(length)
     }
 
-    fn reach<'a>(&'a self, address: &'a u64, length: usize) -> Option<Argument<'a>> {
-        let reached = self.space.reach(*address, length)?;
-        Some(Argument { span: reached.span, writable: reached.writable })
+    fn reach<'a>(&'a self, address: &'a u64, length: usize) -> Option<Span<'a>> {
+        self.space.reach(*address, length)
     }
 }

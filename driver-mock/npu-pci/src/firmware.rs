@@ -9,6 +9,7 @@ use crate::journal::Journal;
 use crate::mailbox::{ChannelLocation, MANAGEMENT, Message};
 use crate::message::{self, Kind, Request, bytes_of};
 use crate::settings::Settings;
+use aie_device_memory::Span;
 use aie_driver_mock::npu::array::{Command, LoadedPdi, OutOfReach};
 use aie_driver_mock::npu::{ContextId, SimulatedNpu, status};
 use aie_hal::arch::Tile;
@@ -160,7 +161,7 @@ impl Firmware {
             "MAP_HOST_BUFFER" | "ADD_HOST_BUFFER" => {
                 let (channel, address, bytes) = (request.word(0) as usize, request.long(4), request.long(12));
                 let reached = usize::try_from(bytes).ok().and_then(|bytes| space.reach(address, bytes));
-                if reached.is_none_or(|reached| !reached.writable) {
+                if reached.and_then(Span::writable).is_none() {
                     let why = format!("the heap at {address:#x}, {bytes} bytes, is out of reach");
                     return Err((status::INVALID_PARAMETER, why));
                 }

@@ -4,9 +4,9 @@ use super::MockDevice;
 use crate::faults::Fault;
 use crate::npu::ChainCommand;
 use crate::npu::array::{fill_with_nonsense, overwrite_with_nonsense};
-use crate::npu::compiled::{Allowed, Argument, Kernel};
+use crate::npu::compiled::{Allowed, Kernel};
 use crate::npu::fault_plan::CommandFault;
-use aie_device_memory::Snapshots;
+use aie_device_memory::{Snapshots, Span};
 use aie_hal::backend::{ChainFailure, ChainView, DeviceBackend as _, Dispatch};
 use aie_hal::error::DeviceError;
 use aie_hal::format::instructions::InstructionStream;
@@ -66,9 +66,8 @@ fn dispatch(
         Kernel::Compiled(_) => {
             let spans = dispatch.spans()?;
             let inputs = spans.len().saturating_sub(dispatch.outputs);
-            let numbered = spans.iter().enumerate();
-            let arguments: Vec<_> =
-                numbered.map(|(index, span)| Argument { span: *span, writable: index >= inputs }).collect();
+            let mut arguments: Vec<Span<'_>> = spans.to_vec();
+            arguments[..inputs].iter_mut().for_each(|input| *input = input.read_only());
             let first = |range: &Range<u64>| range.start;
             let allowed = Allowed {
                 addresses: dispatch.arguments.iter().map(first).collect(),
@@ -80,9 +79,9 @@ fn dispatch(
             let completed = device.compiled.lock().run(dispatch.artifact, &stream, &arguments, Some(&allowed));
             let completed = completed.map_err(|reason| timeout(&reason))?;
             device.npu.charge_compute(completed.busy_ns, dispatch.bytes);
-            for output in &dispatch.results()? {
+            for output in dispatch.results()?.into_iter().filter_map(Span::writable) {
                 if fault == Some(CommandFault::Garbage) {
-                    overwrite_with_nonsense(*output);
+                    overwrite_with_nonsense(output);
                 } else if is_zeroed {
                     output.fill(&[0]);
                 }
@@ -100,7 +99,10 @@ fn dispatch(
         )));
     }
     let (inputs, outputs) = spans.split_at(spans.len() - expected);
-    let called = snapshots.call(inputs, outputs, |inputs, outputs| {
+    let Some(outputs) = outputs.iter().map(|output| output.writable()).collect::<Option<Vec<_>>>() else {
+        return Err(DeviceError::InvalidArgument(format!("{}: its output may only be read", what())));
+    };
+    let called = snapshots.call(inputs, &outputs, |inputs, outputs| {
         let result = run_guarded(&**kernel, inputs, outputs);
         if fault == Some(CommandFault::Garbage) {
             outputs.iter_mut().for_each(|output| fill_with_nonsense(output));

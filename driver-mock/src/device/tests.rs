@@ -2,7 +2,7 @@ use crate::MockDriver;
 use aie_conformance::Rig;
 use aie_conformance::kernels::{TestExecutor, TestKernel};
 use aie_conformance::rig::{part, record};
-use aie_hal::buffer::{BufferParams, HostMemory, MemoryPool};
+use aie_hal::buffer::{BufferParams, HostMemory, MemoryPool, Span};
 use aie_hal::{DeviceUri, Driver, Executable};
 use rstest::rstest;
 use std::sync::Arc;
@@ -43,8 +43,8 @@ fn unknown_generations_are_named_with_the_known_ones() {
 struct Lent(Arc<Vec<AtomicU8>>, std::ops::Range<usize>);
 
 impl HostMemory for Lent {
-    fn bytes(&self) -> &[AtomicU8] {
-        &self.0[self.1.clone()]
+    fn span(&self) -> Span<'_> {
+        Span::shared(&self.0[self.1.clone()])
     }
 }
 

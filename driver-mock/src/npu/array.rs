@@ -3,11 +3,11 @@
 //! The firmware's side of a command is the same whatever is in front of it, the ioctls of a kernel driver or the mailbox of a
 //! PCI device: a PDI that the context has, an instruction stream, addresses. How addresses become memory is the caller's.
 
-use super::compiled::{Argument, CompiledArray, Kernel};
+use super::compiled::{CompiledArray, Kernel};
 use super::fault_plan::CommandFault;
 use super::transaction::{Transaction, WORDS_PER_ARGUMENT};
 use super::{ChainCommand, status};
-use aie_device_memory::{Snapshots, Span};
+use aie_device_memory::{Snapshots, Span, WritableSpan};
 use aie_hal::arch::Arch;
 use aie_hal::artifact::{ArtifactError, Digest, KernelArtifact};
 use aie_hal::format::instructions::{ARRAY_OFFSET, InstructionStream, TRANSLATED_ARGUMENTS};
@@ -138,7 +138,7 @@ pub trait CommandMemory {
     }
 
     /// The memory of an argument of this length.
-    fn reach<'a>(&'a self, place: &'a Self::Place, length: usize) -> Option<Argument<'a>>;
+    fn reach<'a>(&'a self, place: &'a Self::Place, length: usize) -> Option<Span<'a>>;
 }
 
 /// Where instructions are: PDI, device address, bytes.
@@ -304,7 +304,7 @@ impl Array {
         &mut self,
         name: &str,
         kernel: &Kernel,
-        arguments: &[Argument<'_>],
+        arguments: &[Span<'_>],
         garbage: bool,
         busy_ns: &mut u64,
     ) -> Outcome {
@@ -314,7 +314,7 @@ impl Array {
                 Ok(completed) => {
                     *busy_ns = completed.busy_ns;
                     if garbage {
-                        completed.written(arguments).for_each(overwrite_with_nonsense);
+                        completed.written(arguments).filter_map(Span::writable).for_each(overwrite_with_nonsense);
                     }
                     Outcome::Completed
                 }
@@ -328,7 +328,7 @@ impl Array {
         &mut self,
         name: &str,
         kernel: &dyn HostFunction,
-        arguments: &[Argument<'_>],
+        arguments: &[Span<'_>],
         garbage: bool,
     ) -> Outcome {
         let outputs = kernel.output_count();
@@ -336,12 +336,10 @@ impl Array {
             return Outcome::Silent(format!("`{name}` has no output"));
         }
         let (inputs, outputs) = arguments.split_at(arguments.len() - outputs);
-        if !outputs.iter().all(|argument| argument.writable) {
+        let Some(outputs) = outputs.iter().map(|output| output.writable()).collect::<Option<Vec<_>>>() else {
             return Outcome::Silent(format!("`{name}`: its output is mapped for reading only"));
-        }
-        let inputs: Vec<Span<'_>> = inputs.iter().map(|argument| argument.span).collect();
-        let outputs: Vec<Span<'_>> = outputs.iter().map(|argument| argument.span).collect();
-        let result = self.snapshots.call(&inputs, &outputs, |inputs, outputs| {
+        };
+        let result = self.snapshots.call(inputs, &outputs, |inputs, outputs| {
             let result = run_guarded(kernel, inputs, outputs);
             if garbage {
                 outputs.iter_mut().for_each(|output| fill_with_nonsense(output));
@@ -365,7 +363,7 @@ fn is_empty_stream(instructions: &[u8]) -> bool {
         && InstructionStream::parse(instructions).is_ok_and(|stream| stream.operations().next().is_none())
 }
 
-pub(crate) fn overwrite_with_nonsense(output: Span<'_>) {
+pub(crate) fn overwrite_with_nonsense(output: WritableSpan<'_>) {
     let mut bytes = vec![0; output.length()];
     fill_with_nonsense(&mut bytes);
     output.write(&bytes);

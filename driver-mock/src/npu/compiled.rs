@@ -43,15 +43,6 @@ impl Kernel {
     }
 }
 
-/// An argument of a kernel.
-#[derive(Debug, Clone, Copy)]
-pub struct Argument<'a> {
-    /// Its memory.
-    pub span: Span<'a>,
-    /// Whether the device may write to it.
-    pub writable: bool,
-}
-
 /// Which bytes of its arguments a kernel may touch: those of joined dispatches are wider than what each of them uses.
 #[derive(Debug)]
 pub struct Allowed<'a> {
@@ -114,7 +105,7 @@ impl CompiledArray {
         &mut self,
         kernel: &KernelArtifact,
         stream: &[u8],
-        arguments: &[Argument<'_>],
+        arguments: &[Span<'_>],
         allowed: Option<&Allowed<'_>>,
     ) -> Result<Completed, String> {
         let mut memory = ArgumentMemory { arguments, allowed, written: vec![false; arguments.len()], rejected: None };
@@ -172,8 +163,8 @@ pub struct Completed {
 
 impl Completed {
     /// Those of the `arguments` that were written.
-    pub fn written<'a>(&self, arguments: &[Argument<'a>]) -> impl Iterator<Item = Span<'a>> {
-        arguments.iter().zip(&self.written).filter(|(_, written)| **written).map(|(argument, _)| argument.span)
+    pub fn written<'a>(&self, arguments: &[Span<'a>]) -> impl Iterator<Item = Span<'a>> {
+        arguments.iter().zip(&self.written).filter(|(_, written)| **written).map(|(argument, _)| *argument)
     }
 }
 
@@ -182,7 +173,7 @@ const APART: u64 = 1 << 40;
 
 /// The arguments of a dispatch as shim DMAs see them.
 struct ArgumentMemory<'a> {
-    arguments: &'a [Argument<'a>],
+    arguments: &'a [Span<'a>],
     allowed: Option<&'a Allowed<'a>>,
     written: Vec<bool>,
     /// The first access that was not possible.
@@ -211,11 +202,11 @@ impl<'a> ArgumentMemory<'a> {
             return Err(format!("a shim DMA {what} {bytes} bytes at {address:#x}, which belong to no argument"));
         };
         // Less than `APART`, so it fits.
-        let (offset, length) = ((address % APART) as usize, argument.span.length());
-        if is_write && !argument.writable {
+        let (offset, length) = ((address % APART) as usize, argument.length());
+        if is_write && argument.writable().is_none() {
             return Err(format!("a shim DMA writes argument {index}, which is an input"));
         }
-        let span = argument.span.part(offset..offset + bytes);
+        let span = argument.part(offset..offset + bytes);
         let span = span.ok_or_else(|| {
             format!("a shim DMA {what} {bytes} bytes at offset {offset} of argument {index}, which has {length}")
         })?;
@@ -234,7 +225,8 @@ impl HostMemory for ArgumentMemory<'_> {
     }
 
     fn write(&mut self, address: u64, bytes: &[u8]) -> bool {
-        let Some((index, span)) = self.part(address, bytes.len(), true) else { return false };
+        let part = self.part(address, bytes.len(), true);
+        let Some((index, span)) = part.and_then(|(index, span)| Some((index, span.writable()?))) else { return false };
         self.written[index] = true;
         span.write(bytes);
         true

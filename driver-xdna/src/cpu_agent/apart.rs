@@ -71,7 +71,7 @@ impl Caches for ApartAgent {
         let state = self.state.lock();
         let (first, view) = state.views.range(..=span.address()).next_back().expect("data memory of this agent");
         let start = span.address() - first;
-        span.write(&view[start..start + span.length()]);
+        span.writable().expect("memory that is no mapped file").write(&view[start..start + span.length()]);
     }
 }
 

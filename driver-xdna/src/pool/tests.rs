@@ -30,7 +30,7 @@ fn content(block: &Block) -> Vec<u8> {
 
 fn fill(block: &Block, byte: u8) {
     let length = block.region.length();
-    block.region.span(0, length).unwrap().write(&vec![byte; length]);
+    block.region.writable(0, length).unwrap().write(&vec![byte; length]);
 }
 
 /// No byte belongs to two blocks, here and for the device.

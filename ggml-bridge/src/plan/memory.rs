@@ -42,8 +42,10 @@ impl<'a> GraphMemory<'a> {
     pub fn new(context: &'a DeviceContext, graph: &Graph) -> Result<Self, PlanError> {
         let views = graph.nodes.iter().flat_map(|node| node.inputs().chain(std::iter::once(&node.output)));
         let foreign = views.filter(|view| view.span.length() > 0 && !context.buffers.contains(&view.span.range()));
+        let written = |span: HostSpan| graph.nodes.iter().any(|node| span.contains(node.output.buffer));
         let imports = join(foreign.map(|view| view.buffer).collect()).into_iter().map(|span| {
-            let buffer = context.hal.import(Arc::new(TensorMemory(span))).map_err(PlanError::Import)?;
+            let memory = TensorMemory::of_graph(span, written(span));
+            let buffer = context.hal.import(Arc::new(memory)).map_err(PlanError::Import)?;
             Ok((span, buffer))
         });
         Ok(Self { context, imports: imports.collect::<Result<_, PlanError>>()? })

@@ -2,15 +2,16 @@
 //!
 //! It is a crate of its own so that `aie-hal` and every driver turn addresses into bytes by the same few reviewed lines, and
 //! `aie-hal` itself needs no `unsafe`. A [`Region`] is a stretch of bytes: allocated here, borrowed from a [`HostMemory`], or mapped
-//! by a driver. A [`Span`] is a range of a region whose bounds were checked when it was made. The functions on spans read and
-//! write plain bytes, at full speed.
+//! by a driver. A [`Span`] is a range of memory whose bounds were checked when it was made, and can be read. A [`WritableSpan`] can be
+//! written too; memory that may only be read, such as a file that is mapped for reading, has none, so that no care is needed to
+//! stay out of it. The functions on spans read and write plain bytes, at full speed.
 //!
 //! ```
 //! use aie_device_memory::Region;
 //!
 //! let region = Region::zeroed(8, 64).expect("8 bytes");
 //! let span = region.span(2, 4).expect("a range inside");
-//! span.fill(&[1, 2]);
+//! span.writable().expect("our own memory").fill(&[1, 2]);
 //! let mut bytes = [0; 4];
 //! span.read(&mut bytes);
 //! assert_eq!(bytes, [1, 2, 1, 2]);
@@ -27,23 +28,23 @@ use smallvec::SmallVec;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::any::Any;
 use std::fmt::{Debug, Formatter};
-use std::ops::Range;
+use std::marker::PhantomData;
+use std::ops::{Deref, Range};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 
 /// Memory of another owner, for instance ggml, and that a device may use in place.
 ///
-/// Implementations promise that the slice has the same address and length for the life of the object and that its bytes stay
-/// readable and writable. `AtomicU8` makes it sound that the owner touches them too.
+/// It is asked once, when a device imports it.
 pub trait HostMemory: Send + Sync {
-    /// The bytes.
-    fn bytes(&self) -> &[AtomicU8];
+    /// All of it, made by [`Span::shared`], or by [`Span::read_only_at`] if it may only be read.
+    fn span(&self) -> Span<'_>;
 }
 
 impl HostMemory for Vec<AtomicU8> {
-    fn bytes(&self) -> &[AtomicU8] {
-        self
+    fn span(&self) -> Span<'_> {
+        Span::shared(self)
     }
 }
 
@@ -52,7 +53,7 @@ enum Backing {
     /// From the allocator, to be freed with this pointer and layout.
     Owned(NonNull<u8>, Layout),
     /// From another owner, held here.
-    Borrowed(Arc<dyn HostMemory>),
+    Borrowed { _owner: Arc<dyn HostMemory> },
     /// Mapped by a driver; the object keeps the mapping.
     Mapped { _owner: Arc<dyn Any + Send + Sync> },
 }
@@ -61,6 +62,7 @@ enum Backing {
 pub struct Region {
     base: NonNull<u8>,
     length: usize,
+    writable: bool,
     backing: Backing,
 }
 
@@ -97,15 +99,13 @@ impl Region {
         let padding = block.as_ptr().addr().next_multiple_of(alignment) - block.as_ptr().addr();
         // SAFETY: `padding < alignment` and the block has `alignment` more bytes than the region, so the sum stays inside.
         let base = unsafe { block.add(padding) };
-        Some(Self { base, length, backing: Backing::Owned(block, layout) })
+        Some(Self { base, length, writable: true, backing: Backing::Owned(block, layout) })
     }
 
     /// Uses foreign memory in place.
     pub fn borrowed(memory: Arc<dyn HostMemory>) -> Self {
-        let bytes = memory.bytes();
-        let base = NonNull::from(bytes).cast();
-        let length = bytes.len();
-        Self { base, length, backing: Backing::Borrowed(memory) }
+        let Span { start: base, length, writable, .. } = memory.span();
+        Self { base, length, writable, backing: Backing::Borrowed { _owner: memory } }
     }
 
     /// Uses memory that a driver has mapped.
@@ -114,7 +114,7 @@ impl Region {
     /// `base` points to `length` initialised bytes that stay readable and writable while `owner` lives, and that no one
     /// refers to by a Rust reference other than through this region or as `AtomicU8`.
     pub unsafe fn mapped(base: NonNull<u8>, length: usize, owner: Arc<dyn Any + Send + Sync>) -> Self {
-        Self { base, length, backing: Backing::Mapped { _owner: owner } }
+        Self { base, length, writable: true, backing: Backing::Mapped { _owner: owner } }
     }
 
     /// Length in bytes.
@@ -127,16 +127,16 @@ impl Region {
         self.base.as_ptr().addr()
     }
 
-    /// The bytes for sharing with the host.
-    pub fn bytes(&self) -> &[AtomicU8] {
-        match &self.backing {
-            Backing::Borrowed(memory) => memory.bytes(),
-            // SAFETY: `base` is valid for `length` initialised bytes while `self` lives, and `AtomicU8` has the layout of `u8`
-            // and allows shared mutation.
-            Backing::Owned(..) | Backing::Mapped { .. } => unsafe {
-                std::slice::from_raw_parts(self.base.cast().as_ptr(), self.length)
-            },
-        }
+    /// Whether it may be written.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// The bytes for sharing with the host; `None` when they may only be read.
+    pub fn bytes(&self) -> Option<&[AtomicU8]> {
+        // SAFETY: `base` is valid for reading and writing `length` initialised bytes while `self` lives, and `AtomicU8` has the layout
+        // of `u8` and allows shared mutation.
+        self.writable.then(|| unsafe { std::slice::from_raw_parts(self.base.cast().as_ptr(), self.length) })
     }
 
     /// A checked range; `None` when it leaves the region.
@@ -146,20 +146,69 @@ impl Region {
             // SAFETY: `offset <= end <= self.length`, so the result is inside the region or one past its end.
             start: unsafe { self.base.add(offset) },
             length,
-            region: std::marker::PhantomData,
+            writable: self.writable,
+            memory: PhantomData,
         })
+    }
+
+    /// A checked range for writing; `None` when it leaves the region, or the region may only be read.
+    pub fn writable(&self, offset: usize, length: usize) -> Option<WritableSpan<'_>> {
+        self.span(offset, length)?.writable()
     }
 }
 
-/// A range of a [`Region`].
+/// A range of memory that can be read for `'a`.
 #[derive(Debug, Clone, Copy)]
 pub struct Span<'a> {
     start: NonNull<u8>,
     length: usize,
-    region: std::marker::PhantomData<&'a Region>,
+    writable: bool,
+    memory: PhantomData<&'a [AtomicU8]>,
+}
+
+// SAFETY: it is a shared reference to bytes that no thread owns; accesses follow the rules in the module docs.
+unsafe impl Send for Span<'_> {}
+// SAFETY: As for `Send`.
+unsafe impl Sync for Span<'_> {}
+
+/// A range of memory that can be read and written for `'a`. All that a [`Span`] can, it can.
+#[derive(Debug, Clone, Copy)]
+pub struct WritableSpan<'a>(Span<'a>);
+
+impl<'a> Deref for WritableSpan<'a> {
+    type Target = Span<'a>;
+
+    fn deref(&self) -> &Span<'a> {
+        &self.0
+    }
 }
 
 impl<'a> Span<'a> {
+    /// Bytes that others may touch too, which `AtomicU8` allows. They can be written.
+    pub fn shared(bytes: &'a [AtomicU8]) -> Self {
+        Self { start: NonNull::from(bytes).cast(), length: bytes.len(), writable: true, memory: PhantomData }
+    }
+
+    /// Bytes that may only be read.
+    ///
+    /// # Safety
+    /// `start` points to `length` initialised bytes that stay readable for `'a`. No one refers to them by a Rust reference other than
+    /// as `AtomicU8`.
+    pub unsafe fn read_only_at(start: NonNull<u8>, length: usize) -> Self {
+        Self { start, length, writable: false, memory: PhantomData }
+    }
+
+    /// The same range for reading only.
+    #[must_use]
+    pub fn read_only(self) -> Self {
+        Self { writable: false, ..self }
+    }
+
+    /// The same range for writing; `None` when it may only be read.
+    pub fn writable(self) -> Option<WritableSpan<'a>> {
+        self.writable.then_some(WritableSpan(self))
+    }
+
     /// Length in bytes.
     pub fn length(self) -> usize {
         self.length
@@ -180,41 +229,10 @@ impl<'a> Span<'a> {
         a.start < b.end && b.start < a.end
     }
 
-    /// Copies `source` here. Lengths have to agree; the ranges may overlap.
-    pub fn copy_from(self, source: Span<'_>) {
-        assert_eq!(self.length, source.length, "copies are between ranges of one length");
-        // SAFETY: Both spans are in bounds of live regions; `copy` allows overlap. Races: module docs.
-        unsafe { std::ptr::copy(source.start.as_ptr(), self.start.as_ptr(), self.length) };
-    }
-
-    /// Whether both hold the same bytes.
-    pub fn equals(self, other: Span<'_>) -> bool {
-        // SAFETY: both spans are in bounds of live regions, and this runs where a copy of one to the other would. Races: module
-        // docs.
-        unsafe { self.as_slice() == other.as_slice() }
-    }
-
-    /// Repeats `pattern` as often as it fits.
-    pub fn fill(self, pattern: &[u8]) {
-        // SAFETY: The span is in bounds of a live region, and `pattern` is the caller's. Races: module docs.
-        let bytes = unsafe { self.as_mut_slice() };
-        match *pattern {
-            [byte] => bytes.fill(byte),
-            _ => bytes.chunks_exact_mut(pattern.len().max(1)).for_each(|chunk| chunk.copy_from_slice(pattern)),
-        }
-    }
-
-    /// Copies bytes of the caller here. Lengths have to agree.
-    pub fn write(self, source: &[u8]) {
-        assert_eq!(self.length, source.len(), "writes fill their range");
-        // SAFETY: The span is in bounds of a live region and `source` is as long. Races: module docs.
-        unsafe { std::ptr::copy(source.as_ptr(), self.start.as_ptr(), self.length) };
-    }
-
     /// Copies these bytes to the caller. Lengths have to agree.
     pub fn read(self, target: &mut [u8]) {
         assert_eq!(self.length, target.len(), "reads fill their target");
-        // SAFETY: The span is in bounds of a live region and `target` is as long. Races: module docs.
+        // SAFETY: The span is in bounds of live memory and `target` is as long. Races: module docs.
         unsafe { std::ptr::copy(self.start.as_ptr(), target.as_mut_ptr(), self.length) };
     }
 
@@ -256,7 +274,7 @@ impl<'a> Span<'a> {
             // SAFETY: `range.start <= self.length`, so the result is inside the region or one past its end.
             start: unsafe { self.start.add(range.start) },
             length: range.len(),
-            region: std::marker::PhantomData,
+            ..self
         })
     }
 
@@ -265,8 +283,34 @@ impl<'a> Span<'a> {
     /// # Safety
     /// No one writes the range while the slice lives.
     pub unsafe fn as_slice(self) -> &'a [u8] {
-        // SAFETY: In bounds of a region that lives for `'a`, initialised, and not written as the caller promises.
+        // SAFETY: In bounds of memory that lives for `'a`, initialised, and not written as the caller promises.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
+    }
+}
+
+impl<'a> WritableSpan<'a> {
+    /// Copies `source` here. Lengths have to agree; the ranges may overlap.
+    pub fn copy_from(self, source: Span<'_>) {
+        assert_eq!(self.0.length, source.length, "copies are between ranges of one length");
+        // SAFETY: Both spans are in bounds of live memory, this one writable; `copy` allows overlap. Races: module docs.
+        unsafe { std::ptr::copy(source.start.as_ptr(), self.0.start.as_ptr(), self.0.length) };
+    }
+
+    /// Repeats `pattern` as often as it fits.
+    pub fn fill(self, pattern: &[u8]) {
+        // SAFETY: The span is in bounds of live, writable memory, and `pattern` is the caller's. Races: module docs.
+        let bytes = unsafe { self.as_mut_slice() };
+        match *pattern {
+            [byte] => bytes.fill(byte),
+            _ => bytes.chunks_exact_mut(pattern.len().max(1)).for_each(|chunk| chunk.copy_from_slice(pattern)),
+        }
+    }
+
+    /// Copies bytes of the caller here. Lengths have to agree.
+    pub fn write(self, source: &[u8]) {
+        assert_eq!(self.0.length, source.len(), "writes fill their range");
+        // SAFETY: The span is in bounds of live, writable memory and `source` is as long. Races: module docs.
+        unsafe { std::ptr::copy(source.as_ptr(), self.0.start.as_ptr(), self.0.length) };
     }
 
     /// The bytes as a mutable slice.
@@ -274,8 +318,8 @@ impl<'a> Span<'a> {
     /// # Safety
     /// No one else accesses the range while the slice lives.
     pub unsafe fn as_mut_slice(self) -> &'a mut [u8] {
-        // SAFETY: In bounds of a region that lives for `'a`, initialised, and exclusive as the caller promises.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
+        // SAFETY: In bounds of writable memory that lives for `'a`, initialised, and exclusive as the caller promises.
+        unsafe { std::slice::from_raw_parts_mut(self.0.start.as_ptr(), self.0.length) }
     }
 }
 
@@ -312,17 +356,17 @@ impl Snapshots {
     pub fn call<R>(
         &mut self,
         inputs: &[Span<'_>],
-        outputs: &[Span<'_>],
+        outputs: &[WritableSpan<'_>],
         run: impl FnOnce(&[&[u8]], &mut [&mut [u8]]) -> R,
     ) -> Option<R> {
         if outputs
             .iter()
             .enumerate()
-            .any(|(index, output)| outputs[..index].iter().any(|other| other.overlaps(*output)))
+            .any(|(index, output)| outputs[..index].iter().any(|other| other.overlaps(**output)))
         {
             return None;
         }
-        let written = |input: &Span<'_>| outputs.iter().any(|output| input.overlaps(*output));
+        let written = |input: &Span<'_>| outputs.iter().any(|output| input.overlaps(**output));
         let overlapping = inputs.iter().filter(|input| written(input)).count();
         if self.copies.len() < overlapping {
             self.copies.resize_with(overlapping, Vec::new);
@@ -361,7 +405,7 @@ mod tests {
         for alignment in [1, 64, 4096] {
             let region = Region::zeroed(100, alignment).unwrap();
             assert_eq!(region.address() % alignment, 0);
-            assert!(region.bytes().iter().all(|b| b.load(Ordering::Relaxed) == 0));
+            assert!(region.bytes().unwrap().iter().all(|b| b.load(Ordering::Relaxed) == 0));
             assert!(region.span(0, 100).is_some());
             assert!(region.span(100, 0).is_some());
             for (offset, length) in [(0, 101), (100, 1), (101, 0), (usize::MAX, 2)] {
@@ -374,13 +418,14 @@ mod tests {
     #[test]
     fn overlapping_inputs_are_seen_as_they_were() {
         let region = Region::zeroed(8, 64).unwrap();
-        region.span(0, 8).unwrap().write(&[1, 2, 3, 4, 5, 6, 7, 8]);
+        region.span(0, 8).unwrap().writable().unwrap().write(&[1, 2, 3, 4, 5, 6, 7, 8]);
         let inputs = [region.span(0, 4).unwrap(), region.span(4, 4).unwrap(), region.span(2, 4).unwrap()];
-        let called = Snapshots::default().call(&inputs, &[region.span(2, 4).unwrap()], |inputs, outputs| {
-            outputs[0].fill(0);
-            assert_eq!(inputs, [[1, 2, 3, 4], [5, 6, 7, 8], [3, 4, 5, 6]]);
-            outputs[0].copy_from_slice(inputs[0]);
-        });
+        let called =
+            Snapshots::default().call(&inputs, &[region.span(2, 4).unwrap().writable().unwrap()], |inputs, outputs| {
+                outputs[0].fill(0);
+                assert_eq!(inputs, [[1, 2, 3, 4], [5, 6, 7, 8], [3, 4, 5, 6]]);
+                outputs[0].copy_from_slice(inputs[0]);
+            });
         assert!(called.is_some());
         let mut after = [0; 8];
         region.span(0, 8).unwrap().read(&mut after);
@@ -390,11 +435,15 @@ mod tests {
     #[test]
     fn many_inputs_and_empty_ranges_work() {
         let region = Region::zeroed(64, 1).unwrap();
-        region.span(0, 64).unwrap().write(&std::array::from_fn::<u8, 64, _>(|i| i as u8));
+        region.span(0, 64).unwrap().writable().unwrap().write(&std::array::from_fn::<u8, 64, _>(|i| i as u8));
         let inputs: Vec<_> = (0..32).map(|i| region.span(i, 1).unwrap()).chain([region.span(40, 0).unwrap()]).collect();
-        let called = Snapshots::default().call(&inputs, &[region.span(40, 1).unwrap()], |inputs, outputs| {
-            outputs[0][0] = inputs.iter().flat_map(|i| i.iter()).fold(0, |sum, byte| sum.wrapping_add(*byte));
-        });
+        let called = Snapshots::default().call(
+            &inputs,
+            &[region.span(40, 1).unwrap().writable().unwrap()],
+            |inputs, outputs| {
+                outputs[0][0] = inputs.iter().flat_map(|i| i.iter()).fold(0, |sum, byte| sum.wrapping_add(*byte));
+            },
+        );
         assert!(called.is_some());
         let mut sum = [0];
         region.span(40, 1).unwrap().read(&mut sum);
@@ -404,18 +453,44 @@ mod tests {
     #[test]
     fn several_outputs_are_written_unless_they_overlap() {
         let region = Region::zeroed(8, 64).unwrap();
-        region.span(0, 8).unwrap().write(&[1, 2, 3, 4, 5, 6, 7, 8]);
+        region.span(0, 8).unwrap().writable().unwrap().write(&[1, 2, 3, 4, 5, 6, 7, 8]);
         let span = |offset, length| region.span(offset, length).unwrap();
+        let output = |offset, length| span(offset, length).writable().unwrap();
         let swapped =
-            Snapshots::default().call(&[span(0, 2), span(4, 2)], &[span(4, 2), span(0, 2)], |inputs, outputs| {
+            Snapshots::default().call(&[span(0, 2), span(4, 2)], &[output(4, 2), output(0, 2)], |inputs, outputs| {
                 outputs.iter_mut().zip(inputs).for_each(|(output, input)| output.copy_from_slice(input));
             });
         assert!(swapped.is_some());
         let overlapping =
-            Snapshots::default().call(&[], &[span(0, 4), span(3, 2)], |_, _| unreachable!("it is not called"));
+            Snapshots::default().call(&[], &[output(0, 4), output(3, 2)], |_, _| unreachable!("it is not called"));
         assert_eq!(overlapping, None::<()>);
         let mut after = [0; 8];
         span(0, 8).read(&mut after);
         assert_eq!(after, [5, 6, 3, 4, 1, 2, 7, 8]);
+    }
+
+    /// A file that is mapped for reading: a write would end the process.
+    struct File([u8; 8]);
+
+    impl HostMemory for File {
+        fn span(&self) -> Span<'_> {
+            // SAFETY: the bytes live as long as the object and never change.
+            unsafe { Span::read_only_at(NonNull::from(&self.0).cast(), self.0.len()) }
+        }
+    }
+
+    #[test]
+    fn memory_that_may_only_be_read_has_nothing_to_write_by() {
+        let region = Region::borrowed(Arc::new(File(*b"read me!")));
+        assert!(!region.is_writable() && region.bytes().is_none());
+        let span = region.span(0, 4).unwrap();
+        assert!(span.writable().is_none() && span.part(1..2).unwrap().writable().is_none());
+        let mut bytes = [0; 4];
+        span.read(&mut bytes);
+        assert_eq!(&bytes, b"read");
+        let own = Region::borrowed(Arc::new(vec![AtomicU8::new(1), AtomicU8::new(2)]));
+        own.span(0, 1).unwrap().writable().unwrap().write(&[7]);
+        assert_eq!(own.bytes().unwrap()[0].load(Ordering::Relaxed), 7);
+        assert!(own.span(0, 2).unwrap().read_only().writable().is_none());
     }
 }

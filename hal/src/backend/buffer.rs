@@ -3,7 +3,7 @@
 use super::{DeviceBackend, DeviceMemory as _};
 use crate::buffer::{Buffer, MemoryPool};
 use crate::error::DeviceError;
-use aie_device_memory::Span;
+use aie_device_memory::{Span, WritableSpan};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
@@ -39,6 +39,16 @@ impl<B: DeviceBackend> DeviceBuffer<B> {
         self.memory.device_span(offset, length).ok_or_else(|| self.out_of_range(format_args!("{offset}+{length}")))
     }
 
+    /// A range for writing.
+    ///
+    /// # Errors
+    /// [`DeviceError::InvalidArgument`] when the buffer's memory may only be read.
+    pub(super) fn writable<'s>(&self, span: Span<'s>) -> Result<WritableSpan<'s>, DeviceError> {
+        let refused =
+            || format!("the memory of the buffer of {} bytes may only be read, as that of a mapped file", self.size());
+        span.writable().ok_or_else(|| DeviceError::InvalidArgument(refused()))
+    }
+
     /// A range as kernels see it.
     pub(super) fn device_range(&self, offset: usize, length: usize) -> Range<u64> {
         let start = self.memory.device_address() + offset as u64;
@@ -68,7 +78,10 @@ impl<B: DeviceBackend> Buffer for DeviceBuffer<B> {
 
     fn map(&self, range: Range<usize>) -> Result<&[AtomicU8], DeviceError> {
         self.check(&range)?;
-        Ok(&self.memory.host().bytes()[range])
+        let bytes = self.memory.host().bytes().ok_or_else(|| {
+            DeviceError::Unsupported("mapping memory that may only be read; `Buffer::read` copies from it".into())
+        })?;
+        Ok(&bytes[range])
     }
 
     fn read(&self, offset: usize, target: &mut [u8]) -> Result<(), DeviceError> {
@@ -77,7 +90,7 @@ impl<B: DeviceBackend> Buffer for DeviceBuffer<B> {
     }
 
     fn write(&self, offset: usize, source: &[u8]) -> Result<(), DeviceError> {
-        self.span(offset, source.len())?.write(source);
+        self.writable(self.span(offset, source.len())?)?.write(source);
         Ok(())
     }
 

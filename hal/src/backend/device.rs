@@ -136,7 +136,7 @@ impl<B: DeviceBackend> Device for OpenDevice<B> {
         let device = Arc::clone(&self.backend);
         device.array().alive()?;
         // Not even an unchecked caller may have pages mapped that no byte of the memory is in.
-        if memory.bytes().is_empty() {
+        if memory.span().length() == 0 {
             return Err(DeviceError::InvalidArgument("imported memory needs at least 1 byte".into()));
         }
         Ok(Arc::new(DeviceBuffer { memory: device.import(memory)?, pool: MemoryPool::Data, device, accounted: 0 }))

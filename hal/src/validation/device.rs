@@ -78,7 +78,7 @@ impl Device for ValidatedDevice {
 
     fn import(&self, memory: Arc<dyn HostMemory>) -> Result<Arc<dyn Buffer>, DeviceError> {
         self.owner.alive()?;
-        if memory.bytes().is_empty() {
+        if memory.span().length() == 0 {
             return Err(DeviceError::InvalidArgument("import of 0 bytes; a buffer has at least 1 byte".into()));
         }
         self.owner.observe(self.owner.inner.import(memory)).map(|buffer| self.wrap_buffer(buffer))

@@ -54,7 +54,7 @@ pub(super) fn device(uri: &str) -> (Arc<MockDevice>, Arc<Log>) {
         alive.alive()?;
         Ok(Arc::new(buffer(params.size, next.fetch_add(0x1000, Ordering::Relaxed))))
     });
-    device.expect_import().returning(|memory| Ok(Arc::new(buffer(memory.bytes().len(), 0x100_0000))));
+    device.expect_import().returning(|memory| Ok(Arc::new(buffer(memory.span().length(), 0x100_0000))));
     let queues = Arc::clone(&log);
     device.expect_create_queue().returning(move || Ok(Arc::new(queue(&queues))));
     device.expect_create_semaphore().returning(|initial| Ok(Arc::new(TimelineSemaphore::new(initial))));

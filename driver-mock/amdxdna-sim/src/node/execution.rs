@@ -5,9 +5,9 @@ use super::bo::{Bo, Kind};
 use super::chain::{Submission, read};
 use super::completion::CompletionWriter;
 use super::heap::Heaps;
+use aie_device_memory::Span;
 use aie_driver_mock::npu::ContextId;
 use aie_driver_mock::npu::array::{Array, Command, CommandMemory, OutOfReach, Outcome};
-use aie_driver_mock::npu::compiled::Argument;
 use aie_driver_mock::npu::fault_plan::CommandFault;
 use amdxdna_sys::limits;
 use std::sync::Arc;
@@ -159,8 +159,9 @@ impl CommandMemory for CallerMemory<'_> {
         Ok((Place { bo, offset, writable: mapped.writable }, rest.min(mapped.available)))
     }
 
-    fn reach<'a>(&'a self, place: &'a Place, length: usize) -> Option<Argument<'a>> {
+    fn reach<'a>(&'a self, place: &'a Place, length: usize) -> Option<Span<'a>> {
         let (memory, start) = place.bo.memory()?;
-        Some(Argument { span: memory.span(start + place.offset, length)?, writable: place.writable })
+        let span = memory.span(start + place.offset, length)?;
+        Some(if place.writable { span } else { span.read_only() })
     }
 }

@@ -122,7 +122,7 @@ pub(super) fn adopt(user: UserMemory, ranges: &[Range<usize>], rules: UserPointe
     let mut offset = 0;
     for Part { range, writable } in parts {
         let bytes = user.read(range.start as u64, range.len())?;
-        memory.span(offset, bytes.len()).ok_or(Errno::ENOMEM)?.write(&bytes);
+        memory.writable(offset, bytes.len()).ok_or(Errno::ENOMEM)?.write(&bytes);
         let prot = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
         memory.map(range.start, range.len(), prot, libc::MAP_SHARED | libc::MAP_FIXED, offset)?;
         offset += bytes.len();

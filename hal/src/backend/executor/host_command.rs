@@ -8,7 +8,7 @@ use crate::command_list::{BindingTable, BufferRef, Command};
 use crate::error::DeviceError;
 use crate::host_function::{HostFunction, run_guarded};
 use crate::submission_queue::InFlight;
-use aie_device_memory::{Snapshots, Span, Spans};
+use aie_device_memory::{Snapshots, Span, Spans, WritableSpan};
 use parking_lot::MutexGuard;
 use std::ops::Range;
 
@@ -89,6 +89,10 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
             let BufferRange { buffer, offset, length } = buffer_range(self.device, table, position, reference)?;
             if B::TRANSFERS_ON_HOST { buffer.span(offset, length) } else { buffer.device_span(offset, length) }
         };
+        let written = |reference: &'a BufferRef| -> Result<WritableSpan<'a>, DeviceError> {
+            let BufferRange { buffer, .. } = buffer_range(self.device, table, position, reference)?;
+            buffer.writable(span(reference)?)
+        };
         let same_length = |source: usize, target: usize| {
             let different = || format!("command {position}: {source} bytes for a target of {target}");
             if source == target { Ok(()) } else { Err(DeviceError::InvalidArgument(different())) }
@@ -99,18 +103,18 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
                 return self.host_call(table, position, &**function, inputs, output);
             }
             Command::Fill { pattern, target } => {
-                let target = span(target)?;
+                let target = written(target)?;
                 target.fill(pattern);
                 (target, 1)
             }
             Command::Update { data, target } => {
-                let target = span(target)?;
+                let target = written(target)?;
                 same_length(data.len(), target.length())?;
                 target.write(data);
                 (target, 1)
             }
             Command::Copy { source, target } => {
-                let (source, target) = (span(source)?, span(target)?);
+                let (source, target) = (span(source)?, written(target)?);
                 same_length(source.length(), target.length())?;
                 target.copy_from(source);
                 (target, 2)
@@ -136,7 +140,8 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
             let BufferRange { buffer, offset, length } = buffer_range(self.device, table, position, reference)?;
             buffer.span(offset, length)
         };
-        let output = span(output)?;
+        let buffer = buffer_range(self.device, table, position, output)?.buffer;
+        let output = buffer.writable(span(output)?)?;
         let inputs = inputs.iter().map(span).collect::<Result<Spans<'_>, _>>()?;
         let HostScratch { snapshots, written, .. } = &mut self.scratch.host;
         let call = || {

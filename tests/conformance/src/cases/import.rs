@@ -3,7 +3,7 @@
 use crate::expect;
 use crate::kernels::TestKernel;
 use crate::rig::{Context, host_view, pattern, record, whole};
-use aie_hal::HostMemory;
+use aie_hal::{HostMemory, Span};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -29,14 +29,18 @@ impl Owned {
         Arc::new(owned)
     }
 
+    fn bytes(&self) -> &[AtomicU8] {
+        &self.bytes[self.start..self.start + self.length]
+    }
+
     fn content(&self) -> Vec<u8> {
         self.bytes().iter().map(|byte| byte.load(Ordering::Relaxed)).collect()
     }
 }
 
 impl HostMemory for Owned {
-    fn bytes(&self) -> &[AtomicU8] {
-        &self.bytes[self.start..self.start + self.length]
+    fn span(&self) -> Span<'_> {
+        Span::shared(self.bytes())
     }
 }
 

@@ -120,12 +120,12 @@ impl Rig {
     pub(super) fn write(&self, bo: u32, bytes: &[u8]) {
         let bo = self.file.bo(bo).unwrap();
         let (memory, start) = bo.memory().unwrap();
-        memory.span(start, bytes.len()).unwrap().write(bytes);
+        memory.writable(start, bytes.len()).unwrap().write(bytes);
     }
 
     pub(super) fn write_at(&self, offset: usize, bytes: &[u8]) {
         let bo = self.file.bo(self.data).unwrap();
-        bo.memory().unwrap().0.span(offset, bytes.len()).unwrap().write(bytes);
+        bo.memory().unwrap().0.writable(offset, bytes.len()).unwrap().write(bytes);
     }
 
     pub(super) fn data(&self, offset: usize, length: usize) -> Vec<u8> {
