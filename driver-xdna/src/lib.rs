@@ -74,7 +74,17 @@ pub struct XdnaDriver {
     visible: Option<String>,
     route: Route,
     libhsa: Option<PathBuf>,
-    apart: bool,
+    sharing: Sharing,
+}
+
+/// How an NPU is opened on the direct route.
+#[derive(Debug, Clone, Copy)]
+enum Sharing {
+    /// Together with the other devices of the process.
+    Shared,
+    Apart,
+    /// Apart, without heap and contexts as long as nothing needs them.
+    Looking,
 }
 
 impl XdnaDriver {
@@ -82,7 +92,14 @@ impl XdnaDriver {
     pub fn new(arches: ArchRegistry) -> Self {
         let visible =
             Environment::process().get(&AIE_HAL_VISIBLE_DEVICES).map(|value| value.to_string_lossy().into_owned());
-        Self { machine: Machine::this(), arches, visible, route: Route::default(), libhsa: None, apart: false }
+        Self {
+            machine: Machine::this(),
+            arches,
+            visible,
+            route: Route::default(),
+            libhsa: None,
+            sharing: Sharing::Shared,
+        }
     }
 
     /// The runtime library to use where a URI names none (`libhsa=PATH`), whatever the environment says: its file, or a folder
@@ -109,7 +126,14 @@ impl XdnaDriver {
     /// that is lost there is lost for no other device of the process.
     #[must_use]
     pub fn apart(self) -> Self {
-        Self { apart: true, ..self }
+        Self { sharing: Sharing::Apart, ..self }
+    }
+
+    /// Opens an NPU only as far as it has to be to say what it is: neither the device heap nor a hardware context is made, and no test
+    /// dispatch runs, before a kernel is loaded. On the direct route; each URI opens it anew.
+    #[must_use]
+    pub fn looking(self) -> Self {
+        Self { sharing: Sharing::Looking, ..self }
     }
 
     /// The NPUs of the machine, usable or not, that a program can see and those that are hidden from it. Nothing is opened.
@@ -167,7 +191,11 @@ impl Driver for XdnaDriver {
                     runtime.npu(index, arch).ok_or_else(|| unusable("the runtime has no agent for it".to_owned()))?
                 }
                 (None, Some(node)) => {
-                    let open = if self.apart { direct::opened_apart } else { direct::opened };
+                    let open = match self.sharing {
+                        Sharing::Shared => direct::opened,
+                        Sharing::Apart => direct::opened_apart,
+                        Sharing::Looking => direct::looked_at,
+                    };
                     open(node, arch, runtime::time_limit()).map_err(|cause| unusable(cause.to_string()))?
                 }
                 (None, None) => return Err(unusable("the kernel has no accel node for it".to_owned())),
@@ -199,7 +227,7 @@ mod tests {
             visible: None,
             route: Route::Direct,
             libhsa: None,
-            apart: false,
+            sharing: Sharing::Shared,
         }
     }
 

@@ -20,8 +20,16 @@ fn simulated(arches: ArchRegistry) -> MockDriver {
 
 /// All drivers of this library. `route` is how real NPUs are reached when a URI does not say. `validate` puts the validation layer before each.
 pub fn registry(arches: ArchRegistry, route: Route, validate: bool) -> DriverRegistry {
+    with_npus(XdnaDriver::new(arches.clone()).route_by_default(route), arches, validate)
+}
+
+/// The same for saying what the devices are: on an NPU nothing runs, and nothing is made there, before a kernel is loaded.
+pub fn looking(arches: ArchRegistry, route: Route) -> DriverRegistry {
+    with_npus(XdnaDriver::new(arches.clone()).route_by_default(route).looking(), arches, false)
+}
+
+fn with_npus(xdna: XdnaDriver, arches: ArchRegistry, validate: bool) -> DriverRegistry {
     let mut registry = DriverRegistry::new();
-    let xdna = XdnaDriver::new(arches.clone()).route_by_default(route);
     for driver in [Arc::new(xdna) as Arc<dyn Driver>, mock(arches)] {
         registry.register(if validate { wrap_driver(driver) } else { driver });
     }

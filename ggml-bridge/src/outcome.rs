@@ -1,9 +1,8 @@
 //! What becomes of each device that is requested: opened, with kernels or without, or rejected.
 
-use crate::config::Config;
-use crate::drivers;
 use crate::kernel_store::KernelStores;
-use aie_hal::{ArchRegistry, Device, DriverError};
+use aie_hal::driver::DriverRegistry;
+use aie_hal::{Device, DriverError};
 use aie_jit_iron::{KernelStore, StoreError};
 use std::sync::Arc;
 
@@ -39,9 +38,8 @@ pub enum Outcome {
     },
 }
 
-/// Opens the devices that `uris` name and finds what each would get its kernels from, in the order of the list.
-pub fn outcomes(uris: &[String], arches: ArchRegistry, config: &Config, stores: &KernelStores<'_>) -> Vec<Outcome> {
-    let drivers = drivers::registry(arches, config.route, config.validation);
+/// Opens the devices that `uris` name with `drivers`, and finds what each would get its kernels from, in the order of the list.
+pub fn outcomes(uris: &[String], drivers: &DriverRegistry, stores: &KernelStores<'_>) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
     for uri in uris {
         match drivers.open(uri) {

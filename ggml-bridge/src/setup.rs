@@ -8,7 +8,7 @@ use crate::outcome::{Outcome, outcomes};
 use crate::requested::{Message, requested};
 use crate::settings::{GGML_HSA_DEVICES, GGML_HSA_REQUIRE_ARRAY, GGML_HSA_STATS, GGML_HSA_TRACE};
 use crate::statistics_file::StatisticsFile;
-use crate::{events, log, settings, trace_file};
+use crate::{drivers, events, log, settings, trace_file};
 use aie_hal::{ArchRegistry, Environment};
 use std::sync::Arc;
 
@@ -50,7 +50,8 @@ pub fn devices(environment: &Environment) -> (Vec<Arc<BackendDevice>>, Option<De
     }
     let stores = KernelStores::new(&config, environment);
     let (mut npus, mut idle) = (Vec::new(), Vec::new());
-    for outcome in outcomes(&requested.uris, arches, &config, &stores) {
+    let drivers = drivers::registry(arches, config.route, config.validation);
+    for outcome in outcomes(&requested.uris, &drivers, &stores) {
         match outcome {
             Outcome::Offered { device, store } => {
                 log::info(|| format!("HSA{} is {}", npus.len(), device.info().uri));

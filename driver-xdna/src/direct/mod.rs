@@ -4,7 +4,7 @@
 //! device heap, buffer objects, hardware contexts with their PDIs, command chains, and waiting. Nothing on this way ends the
 //! process: what the kernel answers becomes an error.
 //!
-//! - [`open`]: opening, which ends with one real round trip, and the NPUs that are open.
+//! - [`open`]: opening, which ends with one real round trip unless the NPU is only looked at, and the NPUs that are open.
 //! - `in_flight`: the chains that are under way in a context.
 //! - `crate::accel`: the kernel's interface itself.
 //!
@@ -18,8 +18,8 @@
 mod in_flight;
 mod open;
 
+pub(crate) use open::{looked_at, opened, opened_apart};
 pub use open::{open, record};
-pub(crate) use open::{opened, opened_apart};
 
 use crate::accel::bo::{Bo, BoKind};
 use crate::accel::command_buffer::CommandBuffer;
@@ -42,9 +42,19 @@ use std::time::Instant;
 #[derive(Debug)]
 pub struct DirectAgent {
     accel: AccelDevice,
-    wait_method: WaitMethod,
+    /// Whether it is of the generation that XRT calls `aie2`.
+    is_aie2: bool,
     imports_files: bool,
     state: Mutex<State>,
+}
+
+/// What contexts need: the device heap, 64 MiB that the kernel makes at once, and what one round trip has found.
+#[derive(Debug)]
+struct Ready {
+    heap: Bo,
+    wait_method: WaitMethod,
+    /// Why the round trip failed, although it could be waited for.
+    failure: Option<ChainError>,
 }
 
 /// What one thread at a time may use. The heap goes last.
@@ -61,12 +71,29 @@ struct State {
     data: BTreeMap<u64, (Bo, u64)>,
     /// Parts of the heap by device address.
     parts: BTreeMap<u64, Bo>,
-    heap: Bo,
+    ready: Option<Ready>,
     /// The process is ending, and no context is left: nothing runs any more.
     closed: bool,
 }
 
+impl State {
+    /// How chains are waited for.
+    fn wait_method(&self) -> WaitMethod {
+        // There is no chain to wait for before a context, which makes it ready.
+        self.ready.as_ref().map_or(WaitMethod::Timeline, |ready| ready.wait_method)
+    }
+}
+
 impl DirectAgent {
+    /// Makes what contexts need, if the NPU was only looked at.
+    fn make_ready<'s>(&self, state: &'s mut State) -> Result<&'s mut Ready, AgentError> {
+        let ready = match state.ready.take() {
+            Some(ready) => ready,
+            None => open::ready(&self.accel.node, self.is_aie2, self.accel.tiles, self.accel.limit)?,
+        };
+        Ok(state.ready.insert(ready))
+    }
+
     fn open_state(&self) -> Result<MutexGuard<'_, State>, AgentError> {
         self.accel.status.alive()?;
         let state = self.state.lock();
@@ -149,7 +176,7 @@ impl DirectAgent {
     fn end_context(&self, state: &mut State, id: ContextId) {
         let Some(mut context) = state.contexts.remove(&id) else { return };
         while let Some((number, submitted, left)) = context.oldest(self.accel.limit) {
-            let waited = self.wait_method.wait(&self.accel.node, submitted, left);
+            let waited = state.wait_method().wait(&self.accel.node, submitted, left);
             let stuck = waited.is_err();
             let result = self.complete_oldest(&mut context, &mut state.free, waited);
             state.ended.remember(number, result);
@@ -200,7 +227,7 @@ impl Agent for DirectAgent {
         let mut state = self.open_state()?;
         let kind = match pool {
             MemoryPool::Data => BoKind::Data,
-            MemoryPool::DeviceHeap => BoKind::HeapPart(&state.heap),
+            MemoryPool::DeviceHeap => BoKind::HeapPart(&self.make_ready(&mut state)?.heap),
         };
         let bo = Bo::create(&self.accel.node, kind, bytes)
             .map_err(|cause| self.accel.memory_error(&cause, &format!("{bytes} bytes of {} memory", pool.name())))?;
@@ -249,6 +276,7 @@ impl Agent for DirectAgent {
 
     fn create_context(&self, pdis: &[PdiRef]) -> Result<ContextId, AgentError> {
         let mut state = self.open_state()?;
+        self.make_ready(&mut state)?;
         let handles = pdis.iter().map(|pdi| state.parts.get(&pdi.address).map(Bo::handle));
         let hardware = self.accel.create_context(handles, state.contexts.len())?;
         let id = ContextId(state.next_context);
@@ -291,7 +319,8 @@ impl Agent for DirectAgent {
                 break;
             };
             // Memory can be allocated while this waits.
-            let waited = MutexGuard::unlocked(&mut guard, || self.wait_method.wait(&self.accel.node, submitted, left));
+            let method = guard.wait_method();
+            let waited = MutexGuard::unlocked(&mut guard, || method.wait(&self.accel.node, submitted, left));
             let state = &mut *guard;
             let Some(context) = state.contexts.get_mut(&id) else { continue };
             if context.in_flight.front().is_none_or(|chain| chain.number != oldest) {

@@ -3,10 +3,11 @@
 //! Kernels differ in what they have, and their version does not say (distributions take patches back). So opening tries: how
 //! addresses of data buffers relate to pointers, which way of waiting works, whether files that are mapped for reading can be
 //! used in place. It ends with one real round trip, a kernel that configures nothing and has no instructions: what would fail at
-//! the first dispatch fails here, with the reason.
+//! the first dispatch fails here, with the reason. An NPU that is only looked at is asked the rest: neither a context nor the device
+//! heap is made before something needs them, and then the round trip comes first.
 
 use super::in_flight::Ended;
-use super::{DirectAgent, State};
+use super::{DirectAgent, Ready, State};
 use crate::accel::bo::{Bo, BoKind};
 use crate::accel::command_buffer::CommandBuffer;
 use crate::accel::context::{HardwareContext, is_exhausted};
@@ -45,7 +46,16 @@ const DRIVER: &[u8] = b"amdxdna";
 /// [`AgentError::ContextsExhausted`] when another program has all of the NPU; [`AgentError::OutOfMemory`], [`AgentError::Lost`].
 pub fn open(path: &Path, arch: &Arch, limit: Duration) -> Result<DirectAgent, AgentError> {
     let node = Node::open(path).map_err(|cause| rejected_open(path, &cause))?;
-    agent(Arc::new(node), arch, limit)
+    agent(Arc::new(node), arch, limit, Opening::Ready)
+}
+
+/// How far an NPU is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Opening {
+    /// With a round trip.
+    Ready,
+    /// Without heap and context.
+    Look,
 }
 
 /// Opens the NPU as [`open`] does, asks what else it says of itself, and closes it. What became of it, and all calls of the kernel: of
@@ -60,7 +70,7 @@ pub fn record(path: &Path, arch: &Arch) -> (Result<AgentInfo, AgentError>, Vec<R
             let _ = node.query::<amdxdna_drm_query_clock_metadata>(DRM_AMDXDNA_QUERY_CLOCK_METADATA);
             let _ = node.query::<amdxdna_drm_get_power_mode>(DRM_AMDXDNA_GET_POWER_MODE);
             let _ = node.query::<amdxdna_drm_get_resource_info>(DRM_AMDXDNA_QUERY_RESOURCE_INFO);
-            agent(node, arch, PROBE_LIMIT).map(|agent| agent.info().clone())
+            agent(node, arch, PROBE_LIMIT, Opening::Ready).map(|agent| agent.info().clone())
         }
         Err(cause) => Err(rejected_open(path, &cause)),
     };
@@ -68,27 +78,22 @@ pub fn record(path: &Path, arch: &Arch) -> (Result<AgentInfo, AgentError>, Vec<R
 }
 
 /// The NPU behind an open node.
-fn agent(node: Arc<Node>, arch: &Arch, limit: Duration) -> Result<DirectAgent, AgentError> {
+fn agent(node: Arc<Node>, arch: &Arch, limit: Duration, opening: Opening) -> Result<DirectAgent, AgentError> {
     let path = node.path().to_owned();
     let version = check_driver(&node)?;
     let tiles = node.core_tiles(Some(arch.array.columns)).map_err(|cause| lost(&node, "the array's shape", &cause))?;
-    let heap = Bo::create(&node, BoKind::Heap, DEV_MEM_SIZE)
-        .map_err(|cause| out_of_memory(&node, "the device heap", &cause))?;
+    let heap = (opening == Opening::Ready).then(|| device_heap(&node)).transpose()?;
     check_addresses(&node)?;
-    let Probed { wait_method, failure } = round_trip(&node, arch, tiles, &heap, limit.min(PROBE_LIMIT))?;
-    let failure = failure.map(|cause| format!(", whose test dispatch failed: {cause}"));
-    if let Some(failure) = &failure {
-        // It may be the firmware's opinion of a kernel that does nothing, and was waited for as it should be.
-        tracing::warn!("{}: an NPU{failure}; it is used all the same", path.display());
-    }
+    let is_aie2 = arch.dev_gen == 3;
+    let ready = heap.map(|heap| probed(&node, is_aie2, tiles, heap, limit)).transpose()?;
+    let waits = ready.as_ref().map_or_else(String::new, |Ready { wait_method, failure, .. }| {
+        let failure = failure.as_ref().map(|cause| format!(", whose test dispatch failed: {cause}"));
+        format!(", waits by {wait_method}{}", failure.unwrap_or_default())
+    });
     let info = AgentInfo {
         name: arch.name.clone(),
         library: path.clone(),
-        runtime: format!(
-            "amdxdna kernel driver{}, waits by {wait_method}{}",
-            firmware(&node),
-            failure.unwrap_or_default()
-        ),
+        runtime: format!("amdxdna kernel driver{}{waits}", firmware(&node)),
         interface: None,
         data_bytes: memory_bytes(),
         data_granule: PAGE,
@@ -103,13 +108,33 @@ fn agent(node: Arc<Node>, arch: &Arch, limit: Duration) -> Result<DirectAgent, A
         handles: Vec::new(),
         data: BTreeMap::new(),
         parts: BTreeMap::new(),
-        heap,
+        ready,
         closed: false,
     };
     let imports_files = may_pin_read_only(version) && may_pin_any_model() && imports_files(&node);
     tracing::info!("{}: {}; files in place: {imports_files}", path.display(), info.runtime);
     let accel = AccelDevice { node, status: AgentStatus::new(info), tiles, limit };
-    Ok(DirectAgent { accel, wait_method, imports_files, state: Mutex::new(state) })
+    Ok(DirectAgent { accel, is_aie2, imports_files, state: Mutex::new(state) })
+}
+
+/// Makes what contexts need.
+pub(super) fn ready(node: &Arc<Node>, is_aie2: bool, tiles: u32, limit: Duration) -> Result<Ready, AgentError> {
+    probed(node, is_aie2, tiles, device_heap(node)?, limit)
+}
+
+fn device_heap(node: &Arc<Node>) -> Result<Bo, AgentError> {
+    Bo::create(node, BoKind::Heap, DEV_MEM_SIZE).map_err(|cause| out_of_memory(node, "the device heap", &cause))
+}
+
+/// Runs a kernel that does nothing with `heap`.
+fn probed(node: &Arc<Node>, is_aie2: bool, tiles: u32, heap: Bo, limit: Duration) -> Result<Ready, AgentError> {
+    let Probed { wait_method, failure } = round_trip(node, is_aie2, tiles, &heap, limit.min(PROBE_LIMIT))?;
+    if let Some(cause) = &failure {
+        // It may be the firmware's opinion of a kernel that does nothing, and was waited for as it should be.
+        let path = node.path().display();
+        tracing::warn!("{path}: an NPU whose test dispatch failed: {cause}; it is used all the same");
+    }
+    Ok(Ready { heap, wait_method, failure })
 }
 
 /// The NPUs that are open: one for each accel node, shared by all logical devices on it.
@@ -132,6 +157,13 @@ pub(crate) fn opened(path: &Path, arch: &Arc<Arch>, limit: Duration) -> Result<A
 /// The same, opened anew and shared with no one.
 pub(crate) fn opened_apart(path: &Path, arch: &Arc<Arch>, limit: Duration) -> Result<Arc<OpenNpu>, AgentError> {
     let agent: Arc<dyn Agent> = Arc::new(open(path, arch, limit)?);
+    Ok(OpenNpu::new(agent, Arc::clone(arch), None))
+}
+
+/// The same without heap and context before something needs them.
+pub(crate) fn looked_at(path: &Path, arch: &Arc<Arch>, limit: Duration) -> Result<Arc<OpenNpu>, AgentError> {
+    let node = Node::open(path).map_err(|cause| rejected_open(path, &cause))?;
+    let agent: Arc<dyn Agent> = Arc::new(agent(Arc::new(node), arch, limit, Opening::Look)?);
     Ok(OpenNpu::new(agent, Arc::clone(arch), None))
 }
 
@@ -226,16 +258,16 @@ fn check_addresses(node: &Arc<Node>) -> Result<(), AgentError> {
 }
 
 /// Runs a kernel that does nothing, and finds out how to wait for it. How it ended does not matter: that it can be waited for does.
-fn round_trip(node: &Arc<Node>, arch: &Arch, tiles: u32, heap: &Bo, limit: Duration) -> Result<Probed, AgentError> {
+fn round_trip(node: &Arc<Node>, is_aie2: bool, tiles: u32, heap: &Bo, limit: Duration) -> Result<Probed, AgentError> {
     let path = node.path().display();
     let unsupported = |reason: String| AgentError::Unsupported(format!("{path}: {reason}"));
-    let NopKernel { pdi, instructions } = NopKernel::new(arch.dev_gen == 3)?;
+    let NopKernel { pdi, instructions } = NopKernel::new(is_aie2)?;
     let upload = |bytes: &[u8]| {
         let bo = Bo::create(node, BoKind::HeapPart(heap), bytes.len())
             .map_err(|cause| out_of_memory(node, "a part of the device heap", &cause))?;
         // SAFETY: the part is as long and mapped for reading and writing as long as the heap is, which outlives this region.
         let region = unsafe { Region::mapped(bo.host(), bytes.len(), Arc::new(())) };
-        if let Some(span) = region.span(0, bytes.len()) {
+        if let Some(span) = region.writable(0, bytes.len()) {
             span.write(bytes);
             span.write_back();
         }

@@ -141,8 +141,11 @@ fn chains_become_shorter_when_an_npu_is_slower_still() {
     // The first chain is measured before the next ones are packed.
     run(&rig, dispatches(11)).unwrap();
     run(&rig, dispatches(24)).unwrap();
-    assert_eq!(chains(&rig), [11, 8, 8, 8]);
-    assert_eq!(bytes(&counter)[0], 35);
+    // Eight at twelve times as long; fewer where the machine that runs this test was held up.
+    let chains = chains(&rig);
+    let (first, others) = chains.split_first().unwrap();
+    assert!(*first == 11 && others.iter().all(|chain| *chain <= 8), "{chains:?}");
+    assert_eq!((chains.iter().sum::<usize>(), bytes(&counter)[0]), (35, 35));
 }
 
 /// Works behind a failure run again and once, those before it have run.

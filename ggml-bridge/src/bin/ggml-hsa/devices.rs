@@ -1,7 +1,7 @@
 //! `ggml-hsa devices`: the NPUs of this machine with their states, the simulated ones, and what llama.cpp would be offered.
 //!
 //! The list is the library's own: [`requested`] chooses, [`outcomes`] opens, as they do when llama.cpp loads
-//! `libggml-hsa.so` in the same environment. Opening runs an empty kernel on each NPU; nothing is compiled.
+//! `libggml-hsa.so` in the same environment, except that nothing runs on an NPU here. Nothing is compiled.
 
 use crate::output::{Shade, complain, json, say, shaded};
 use aie_driver_xdna::discovery::FoundNpu;
@@ -27,8 +27,8 @@ use std::process::ExitCode;
   ggml-hsa devices --json
   GGML_HSA_DEVICES=mock:aie2p ggml-hsa devices     what llama.cpp gets with this setting
 
-Each NPU that would be used is opened, and an empty kernel runs on it, unless --closed is given. The URIs can be pasted into
-GGML_HSA_DEVICES and --device.
+Each NPU that would be used is opened, unless --closed is given; nothing runs on it. `ggml-hsa doctor` runs an empty kernel, and so
+does llama.cpp's start, before it gets the NPU. The URIs can be pasted into GGML_HSA_DEVICES and --device.
 
 States of an NPU:
   offered    llama.cpp gets it, as HSA0 or another number
@@ -121,7 +121,7 @@ pub fn run(arguments: &DevicesArguments) -> ExitCode {
     let stores = KernelStores::new(&config, environment);
     let opened = match arguments.closed {
         true => Vec::new(),
-        false => outcomes(&requested.uris, arches.clone(), &config, &stores),
+        false => outcomes(&requested.uris, &drivers::looking(arches.clone(), config.route), &stores),
     };
     let mut rows = rows(&inventory, &requested.uris, opened, &config);
     rows.extend(simulated(&arches, &rows));

@@ -65,7 +65,7 @@ impl Subject {
             Some(named) => named.clone(),
             None => default_device(&config, &arches, otherwise)?,
         };
-        let opened = drivers::registry(arches, config.route, false).open(&uri).map_err(|cause| cause.to_string())?;
+        let opened = drivers::looking(arches, config.route).open(&uri).map_err(|cause| cause.to_string())?;
         let device = opened.into_iter().next().ok_or_else(|| format!("{uri} is no device"))?;
         Ok(Opened { model, device, config })
     }

@@ -15,6 +15,7 @@ mod messages;
 mod records;
 
 use crate::session::{KERNELS, Options};
+use crate::simulation::KernelReport;
 use crate::steps::Steps;
 use crate::{build, library};
 use anyhow::{Context, Result, ensure};
@@ -77,8 +78,16 @@ pub fn run(args: &DoctorArgs, options: &Options) -> Result<()> {
 fn in_order(machine: &Machine, variables: &Settings) -> Result<String> {
     let (report, _) = machine.doctor(variables, "")?;
     let offered = contented(&report)?;
-    let (devices, code) = machine.devices(variables)?;
+    let calls = machine.folder().join("calls.json");
+    let reported = [variables.clone(), vec![("AMDXDNA_SIM_REPORT", calls.to_string_lossy().into_owned())]].concat();
+    let (devices, code) = machine.devices(&reported)?;
     ensure!(code == Some(0) && devices[0]["state"] == "offered", "exit code {code:?}, {devices}");
+    let KernelReport { contexts_created, bos_created, .. } = KernelReport::read(&calls)?;
+    let has_heap = bos_created.get("DEV_HEAP").is_some_and(|count| *count > 0);
+    ensure!(
+        contexts_created == 0 && !has_heap,
+        "`devices` made {contexts_created} contexts, and of BOs {bos_created:?}"
+    );
     Ok(offered)
 }
 

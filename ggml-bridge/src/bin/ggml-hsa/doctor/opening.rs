@@ -2,6 +2,7 @@
 
 use super::machine::Machine;
 use aie_jit_native::kernels::has_any;
+use ggml_hsa::drivers;
 use ggml_hsa::kernel_store::KernelStores;
 use ggml_hsa::outcome::{Outcome, outcomes};
 use ggml_hsa::requested::requested;
@@ -38,7 +39,8 @@ pub enum Opening {
 pub fn open(machine: &Machine) -> Vec<Opening> {
     let requested = requested(&machine.config, &machine.arches);
     let stores = KernelStores::new(&machine.config, &machine.environment);
-    let opened = outcomes(&requested.uris, machine.arches.clone(), &machine.config, &stores);
+    let drivers = drivers::registry(machine.arches.clone(), machine.config.route, machine.config.validation);
+    let opened = outcomes(&requested.uris, &drivers, &stores);
     let opening = |outcome| match outcome {
         Outcome::Offered { device, .. } => {
             let info = device.info();

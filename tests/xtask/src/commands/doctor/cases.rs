@@ -34,7 +34,7 @@ pub struct Case {
     pub level: &'static str,
     pub cause: &'static str,
     pub mend: &'static str,
-    /// Whether no NPU is offered.
+    /// Whether `devices`, which runs nothing on an NPU, offers none.
     pub hides: bool,
     pub mended: Mend,
 }
@@ -50,6 +50,11 @@ const fn machine(
 }
 
 const fn setup(case: Case) -> Case {
+    Case { hides: false, ..case }
+}
+
+/// What shows only when a context is made, and `doctor` makes one.
+const fn at_work(case: Case) -> Case {
     Case { hides: false, ..case }
 }
 
@@ -138,34 +143,34 @@ pub const CASES: &[Case] = &[
         ("cannot be opened", "iommu=pt"),
         Mend::Machine(&[(KERNEL, "7.2"), (MACHINE, "iommu=passthrough,addresses=iova")]),
     ),
-    machine(
+    at_work(machine(
         "no way to wait",
         &[(KERNEL, "6.14"), (MACHINE, "wait=none")],
         "open",
         ("no way to wait", "update the kernel"),
         Mend::Machine(&[(KERNEL, "6.18")]),
-    ),
-    machine(
+    )),
+    at_work(machine(
         "firmware that makes no context any more",
         &[(MACHINE, "contexts=0")],
         "open",
         ("makes no context any more", "modprobe -r amdxdna; sudo modprobe amdxdna"),
         IN_ORDER,
-    ),
-    machine(
+    )),
+    at_work(machine(
         "a busy NPU without a holder",
         &[("AMDXDNA_SIM_FAULTS", "CREATE_HWCTX@*=EINVAL")],
         "open",
         ("makes no context any more", "modprobe -r amdxdna"),
         IN_ORDER,
-    ),
-    machine(
+    )),
+    at_work(machine(
         "contexts that another program holds",
         &[(MACHINE, "holder=1")],
         "open",
         ("another program holds the NPU: process 1 (", "sudo lsof /dev/accel/accel*"),
         IN_ORDER,
-    ),
+    )),
     machine(
         "a node that another program has for itself",
         &[("AMDXDNA_SIM_FAULTS", "OPEN_ACCEL@*=EBUSY")],
@@ -173,20 +178,20 @@ pub const CASES: &[Case] = &[
         ("another program has it open exclusively", "sudo lsof"),
         IN_ORDER,
     ),
-    machine(
+    at_work(machine(
         "no room in the device heap",
         &[(MACHINE, "heap=4096")],
         "open",
         ("device heap", "memlock unlimited"),
         IN_ORDER,
-    ),
-    machine(
+    )),
+    at_work(machine(
         "memory that may not be locked",
         &[("AMDXDNA_SIM_FAULTS", "CREATE_BO@1=ENOMEM")],
         "open",
         ("the device heap: CREATE_BO", "memlock unlimited"),
         IN_ORDER,
-    ),
+    )),
     machine(
         "no descriptors left",
         &[("AMDXDNA_SIM_FAULTS", "OPEN_ACCEL@*=EMFILE")],
