@@ -63,7 +63,7 @@ impl MockDevice {
             driver: crate::SCHEME,
             arch: arch.name.clone(),
             coherent: options.coherent,
-            host_import: true,
+            import_obstacle: None,
         };
         OpenDevice::new(Self {
             state: DeviceState::new(info, Arc::clone(arch), limits, capacity),

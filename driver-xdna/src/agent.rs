@@ -339,9 +339,9 @@ pub trait Agent: Send + Sync + Debug {
         let _ = address;
         Err(AgentError::Unsupported(format!("this runtime cannot use {bytes} bytes of the program's own memory")))
     }
-    /// Whether files that are mapped for reading can be imported, as llama.cpp maps models.
-    fn imports_files(&self) -> bool {
-        false
+    /// Why files that are mapped for reading, as llama.cpp maps models, cannot be imported; `None` when they can.
+    fn why_files_are_copied(&self) -> Option<&str> {
+        Some("AMD's runtime takes no memory of the program's")
     }
     /// The process ends: releases what the runtime and the kernel driver hold for this agent, as far as no one can be using
     /// it. Data memory that is still allocated stays mapped, because its owner may still look at it. Afterwards every call

@@ -42,7 +42,7 @@ impl XdnaDevice {
             driver: crate::SCHEME,
             arch: npu.arch.name.clone(),
             coherent: npu.agent.caches().is_none(),
-            host_import: npu.agent.imports_files(),
+            import_obstacle: npu.agent.why_files_are_copied().map(ToOwned::to_owned),
         };
         let limit = npu.limits.commands_per_chain;
         let limits = Limits { commands_per_chain: chain.unwrap_or(limit).clamp(1, limit.max(1)), ..npu.limits };

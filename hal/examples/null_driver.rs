@@ -63,7 +63,7 @@ impl Driver for NullDriver {
             driver: self.scheme(),
             arch: self.arch.name.clone(),
             coherent: true,
-            host_import: false,
+            import_obstacle: Some("the null device has no memory of its own to speak of".to_owned()),
         };
         let state = DeviceState::new(info, Arc::clone(&self.arch), self.arch.limits, MEMORY);
         Ok(vec![Arc::new(OpenDevice::new(NullDevice { state, array: Array::new(NoContexts, &self.arch.limits) }))])

@@ -26,8 +26,8 @@ pub struct DeviceInfo {
     pub arch: String,
     /// Whether host and device views of data memory always agree.
     pub coherent: bool,
-    /// Whether it can use host memory of others in place ([`Device::import`]).
-    pub host_import: bool,
+    /// Why it cannot use all host memory of others in place ([`Device::import`]), mapped files included; `None` when it can.
+    pub import_obstacle: Option<String>,
 }
 
 /// Words of a dispatch's payload: opcode and instruction address (two words each), instruction size, and three words for each

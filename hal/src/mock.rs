@@ -59,7 +59,7 @@ impl MockDevice {
             uri,
             arch: arch.name.clone(),
             coherent: true,
-            host_import: true,
+            import_obstacle: None,
         });
         device.expect_arch().return_const(arch);
         device

@@ -44,7 +44,8 @@ pub struct DirectAgent {
     accel: AccelDevice,
     /// Whether it is of the generation that XRT calls `aie2`.
     is_aie2: bool,
-    imports_files: bool,
+    /// Why mapped files are not used in place, if they are not.
+    files_copied: Option<String>,
     state: Mutex<State>,
 }
 
@@ -252,8 +253,8 @@ impl Agent for DirectAgent {
         Ok(Allocation { pool: MemoryPool::Data, host: address, length: bytes, device_address })
     }
 
-    fn imports_files(&self) -> bool {
-        self.imports_files
+    fn why_files_are_copied(&self) -> Option<&str> {
+        self.files_copied.as_deref()
     }
 
     fn free(&self, allocation: Allocation) {

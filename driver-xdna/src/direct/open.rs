@@ -111,10 +111,11 @@ fn agent(node: Arc<Node>, arch: &Arch, limit: Duration, opening: Opening) -> Res
         ready,
         closed: false,
     };
-    let imports_files = may_pin_read_only(version) && may_pin_any_model() && imports_files(&node);
-    tracing::info!("{}: {}; files in place: {imports_files}", path.display(), info.runtime);
+    let files_copied = why_files_are_copied(&node, version);
+    let files = files_copied.as_deref().unwrap_or("used in place");
+    tracing::info!("{}: {}; mapped files: {files}", path.display(), info.runtime);
     let accel = AccelDevice { node, status: AgentStatus::new(info), tiles, limit };
-    Ok(DirectAgent { accel, is_aie2, imports_files, state: Mutex::new(state) })
+    Ok(DirectAgent { accel, is_aie2, files_copied, state: Mutex::new(state) })
 }
 
 /// Makes what contexts need.
@@ -310,32 +311,26 @@ fn round_trip(node: &Arc<Node>, is_aie2: bool, tiles: u32, heap: &Bo, limit: Dur
     }
 }
 
-/// Whether the kernel driver of this version may be able to pin memory that may only be read. Mainline up to Linux 7.3 cannot, and writes an
-/// error into the kernel's log for every attempt; AMD's own module (1.x) can since 2026-03.
-fn may_pin_read_only(version: (i32, i32)) -> bool {
-    version > LAST_WITHOUT_READ_ONLY
-}
-
 /// The newest version of mainline's driver that is known to pin only what may be written.
 const LAST_WITHOUT_READ_ONLY: (i32, i32) = (0, 10);
 
-/// Whether the program may have as much of its own memory pinned as there is. One page, which is what the probe pins, promises nothing for
-/// a model, and llama.cpp gives up on a model that was to be used in place and cannot be.
-fn may_pin_any_model() -> bool {
-    match pinnable_bytes() {
-        Some(limit) if limit < memory_bytes() => {
-            tracing::info!(
-                "models are copied for the NPU, not used in place: {limit} bytes of a program's own memory may be pinned (`ulimit -l`)"
-            );
-            false
-        }
-        _ => true,
+/// Why files that are mapped for reading, as llama.cpp maps models, are not used in place; `None` when they are.
+///
+/// Mainline up to Linux 7.3 cannot pin memory that may only be read, and writes an error into the kernel's log for every attempt; AMD's
+/// own module (1.x) can since 2026-03. One page, which is what is tried, promises nothing for a model, and llama.cpp gives up on a
+/// model that was to be used in place and cannot be: so as much as there is memory has to be allowed.
+fn why_files_are_copied(node: &Arc<Node>, version: (i32, i32)) -> Option<String> {
+    if version <= LAST_WITHOUT_READ_ONLY {
+        return Some("this kernel driver pins only memory that may be written".to_owned());
     }
-}
-
-/// Whether the kernel can use a file in place that is mapped for reading, as llama.cpp maps models.
-fn imports_files(node: &Arc<Node>) -> bool {
-    let mapped = File::open("/proc/self/exe").and_then(|file| Mapping::of_file(&file, PAGE));
+    if let Some(limit) = pinnable_bytes().filter(|limit| *limit < memory_bytes()) {
+        return Some(format!("of a program's own memory {limit} bytes may be pinned (`ulimit -l`)"));
+    }
+    let mapping = match File::open("/proc/self/exe").and_then(|file| Mapping::of_file(&file, PAGE)) {
+        Ok(mapping) => mapping,
+        Err(cause) => return Some(format!("no file could be mapped to try it: {cause}")),
+    };
     // SAFETY: the mapping lives longer than the buffer object, which is dropped at once.
-    mapped.is_ok_and(|mapping| unsafe { Bo::of_user_memory(node, mapping.address(), PAGE) }.is_ok())
+    let tried = unsafe { Bo::of_user_memory(node, mapping.address(), PAGE) };
+    tried.err().map(|cause| format!("the kernel driver refuses a page of a mapped file: {cause}"))
 }

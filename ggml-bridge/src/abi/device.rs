@@ -92,7 +92,7 @@ unsafe extern "C" fn get_props(device: *mut c_void, props: *mut RawDeviceProps) 
                 caps: RawDeviceCaps {
                     async_: Registry::asynchronous(),
                     host_buffer: false,
-                    buffer_from_host_ptr: registered.device.context.hal.info().host_import,
+                    buffer_from_host_ptr: registered.device.context.hal.info().import_obstacle.is_none(),
                     events: true,
                     mmap_support: true,
                 },
@@ -181,7 +181,7 @@ unsafe extern "C" fn supports_buft(device: *mut c_void, buft: *mut c_void) -> bo
             return true;
         }
         // SAFETY: ggml asks with a device of ours.
-        let imports = unsafe { of(device) }.device.context.hal.info().host_import;
+        let imports = unsafe { of(device) }.device.context.hal.info().import_obstacle.is_none();
         is_host && imports && backend_device(owner).is_none()
     })
 }

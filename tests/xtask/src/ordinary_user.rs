@@ -13,9 +13,18 @@ pub const LOCKABLE_BYTES: u64 = 8 << 20;
 
 /// The same command for an ordinary user. Needs util-linux, which every Debian-like system has.
 pub fn command(command: &Command) -> Command {
+    limited(command, fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0))
+}
+
+/// The same in a virtual machine, where root runs commands whoever has booted it.
+pub fn in_guest(command: &Command) -> Command {
+    limited(command, true)
+}
+
+fn limited(command: &Command, is_root: bool) -> Command {
     let mut line: Vec<OsString> = Vec::new();
     // Others have no capability to give up.
-    if fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0) {
+    if is_root {
         line.extend(["setpriv", "--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock"].map(OsString::from));
     }
     line.extend(["prlimit".into(), format!("--memlock={LOCKABLE_BYTES}:{LOCKABLE_BYTES}").into()]);

@@ -92,7 +92,7 @@ pub fn tags_match_the_device(context: &Context) {
     let coherent = context.shared().device.info().coherent;
     expect::equal("tag Coherent", context.backend.has(Tag::Coherent), coherent);
     expect::equal("tag NonCoherent", context.backend.has(Tag::NonCoherent), !coherent);
-    let imports = context.shared().device.info().host_import;
+    let imports = context.shared().device.info().import_obstacle.is_none();
     expect::equal("tag FileImport", context.backend.has(Tag::FileImport), imports);
     let parameters = [(Tag::SeveralDevices, "devices=2"), (Tag::MemoryCap, "memory=67108864")];
     for (tag, parameter) in parameters {

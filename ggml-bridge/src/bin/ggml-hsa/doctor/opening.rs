@@ -14,8 +14,8 @@ pub enum Opening {
     Offered {
         /// Its URI.
         uri: String,
-        /// Whether it uses a model where llama.cpp has mapped it, or else a copy.
-        in_place: bool,
+        /// Why it uses a copy of a model, if it does not use the model where llama.cpp has mapped it.
+        copied: Option<String>,
     },
     /// It works, and has no kernels.
     Idle {
@@ -44,7 +44,7 @@ pub fn open(machine: &Machine) -> Vec<Opening> {
     let opening = |outcome| match outcome {
         Outcome::Offered { device, .. } => {
             let info = device.info();
-            Opening::Offered { uri: info.uri.to_string(), in_place: info.host_import }
+            Opening::Offered { uri: info.uri.to_string(), copied: info.import_obstacle.clone() }
         }
         Outcome::Idle { device, reason } | Outcome::WithoutStore { device, reason } => {
             let has_unused = machine.config.jit.compilers.is_none() && has_any(device.arch());

@@ -75,6 +75,8 @@ struct Checks {
     host: Host,
     /// `libggml-hsa.so`.
     library: PathBuf,
+    /// `ggml-hsa`.
+    program: PathBuf,
     stress: PathBuf,
     /// The library that forks programs, in front of the kernel.
     preload: PathBuf,
@@ -89,6 +91,7 @@ pub fn run(args: &CheckArgs, options: &Options) -> Result<ExitCode> {
     let wanted = |part: Part| args.part.is_empty() || args.part.contains(&part);
     let mut checks = Checks {
         library: library::locate(None, options.offline)?,
+        program: build::cargo(&build::BACKEND, options.offline)?.executable("bin", "ggml-hsa")?,
         stress: build::program(STRESS, options.offline)?,
         preload: library::preload(options.offline)?,
         conformance: build::conformance("xdna", options.offline)?,
@@ -127,6 +130,7 @@ impl Checks {
         }
         if wanted(Part::Demo) {
             self.part(machine, "demo", |checks| checks.demo(&mut guest))?;
+            self.part(machine, "ordinary user", |checks| checks.as_ordinary_user(&mut guest))?;
         }
         if wanted(Part::Xrt) {
             self.part(machine, "xrt-smi examine", |checks| checks.examine(&mut guest))?;

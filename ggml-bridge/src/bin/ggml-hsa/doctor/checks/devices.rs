@@ -79,9 +79,9 @@ pub fn opened(machine: &Machine) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
     for opening in open(machine) {
         findings.push(match opening {
-            Opening::Offered { uri, in_place } => {
+            Opening::Offered { uri, copied } => {
                 let number = findings.iter().filter(|finding| finding.text.contains(" as HSA")).count();
-                let way = if in_place { "used where they are mapped" } else { "copied" };
+                let way = copied.map_or("used where they are mapped".to_owned(), |why| format!("copied, because {why}"));
                 Finding::ok("open", format!("{uri} works; llama.cpp gets it as HSA{number}; models are {way}"))
             }
             Opening::Idle { uri, reason, has_unused } => Finding::error(

@@ -228,7 +228,7 @@ fn open(machine: &Machine) -> Vec<Opening> {
     let uri = "xdna://pci-0000:c6:00.1".to_owned();
     let text = machine.text(OPENING).unwrap_or_default();
     vec![match text.split_once(": ") {
-        None => Opening::Offered { uri, in_place: false },
+        None => Opening::Offered { uri, copied: Some("this is a test".to_owned()) },
         Some((idle, reason)) if idle.starts_with("idle") => {
             Opening::Idle { uri, reason: reason.to_owned(), has_unused: idle.ends_with("unused") }
         }

@@ -8,7 +8,7 @@ use crate::judges::xrt_job::{JUDGE, PARTS, Printed};
 use crate::session::{DEVICE_NAME, DriverName};
 use crate::stats::Stats;
 use crate::virtual_machine::{Guest, Machine, NPU_ADDRESS, Rocr};
-use crate::{build, generation, model, process, workspace};
+use crate::{build, generation, model, ordinary_user, process, workspace};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::Path;
@@ -55,6 +55,35 @@ impl Checks {
             device.counters.chains,
             finished.elapsed.as_secs_f64()
         ))
+    }
+
+    /// Someone who may lock 8 MiB loads the model, which is larger, and gets the same text; `doctor` says how the model is used.
+    pub(super) fn as_ordinary_user(&self, guest: &mut Guest) -> Result<String> {
+        let request = Request {
+            model: model::locate(None, &self.host.testbed, self.offline)?,
+            prompt: PROMPT.to_owned(),
+            tokens: 2,
+            threads: Some(1),
+            flash_attention: false,
+        };
+        let there = self.llama(DriverName::Xdna, &request, Path::new("/tmp/kernel-cache"))?;
+        let finished = guest.run(&ordinary_user::in_guest(&there), LIMIT)?;
+        finished.ensure("llama-completion")?;
+        let errors = generation::library_messages(&finished.stderr);
+        let errors = generation::errors(&errors).join("; ");
+        ensure!(errors.is_empty(), "the library reported {errors}");
+        let mut here = self.llama(DriverName::Mock, &request, &workspace::target().join("kernel-cache"))?;
+        let expected = process::run(&mut here, LIMIT)?;
+        ensure!(finished.stdout == expected.stdout, "another text: {:?} and {:?}", finished.stdout, expected.stdout);
+        let mut doctor = self.host.testbed.command_for(&self.program);
+        doctor.args(["doctor", "--json"]).env("GGML_HSA_REFERENCE_KERNELS", "1");
+        // What else is wrong with the guest does not matter here, so neither does the exit code.
+        let report = guest.run(&ordinary_user::in_guest(&doctor), LIMIT)?;
+        let report: serde_json::Value = serde_json::from_str(&report.stdout)
+            .with_context(|| format!("doctor printed no report: {}", report.last_lines(12)))?;
+        let texts = report["findings"].as_array().into_iter().flatten().filter_map(|finding| finding["text"].as_str());
+        let way = texts.filter_map(|text| text.split_once("models are ")).map(|(_, way)| way.to_owned()).next();
+        Ok(format!("the same text; models are {}", way.context("doctor does not say how models are used")?))
     }
 
     fn llama(&self, driver: DriverName, request: &Request, cache: &Path) -> Result<Command> {
