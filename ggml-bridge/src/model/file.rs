@@ -211,7 +211,8 @@ fn tensor(type_name: &str, extents: &[u64]) -> Result<Tensor, String> {
     for (to, from) in ne.iter_mut().zip(extents) {
         *to = usize::try_from(*from).map_err(|_| format!("an extent of {from}"))?;
     }
-    let elements = ne.iter().try_fold(1usize, |product, extent| product.checked_mul(*extent));
+    // Strides count also where there are no elements.
+    let elements = ne.iter().try_fold(1usize, |product, extent| product.checked_mul((*extent).max(1)));
     if elements.is_none_or(|elements| elements.checked_mul(8).is_none()) {
         return Err(format!("extents {ne:?} exceed any memory"));
     }
@@ -241,6 +242,7 @@ mod tests {
     #[case("Q4_K", &[100], Err("not whole blocks"))]
     #[case("Q9_X", &[256], Err("Q9_X is not known"))]
     #[case("F32", &[u64::MAX, 4], Err("exceed any memory"))]
+    #[case("F32", &[4, u64::MAX, 0], Err("exceed any memory"))]
     fn tensors_are_checked(#[case] name: &str, #[case] extents: &[u64], #[case] expected: Result<[usize; 4], &str>) {
         match (tensor(name, extents), expected) {
             (Ok(tensor), Ok(ne)) => assert_eq!(tensor.ne, ne),
