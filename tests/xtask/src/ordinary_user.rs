@@ -13,22 +13,12 @@ pub const LOCKABLE_BYTES: u64 = 8 << 20;
 
 /// The same command for an ordinary user. Needs util-linux, which every Debian-like system has.
 pub fn command(command: &Command) -> Command {
-    limited(command, "", fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0))
-}
-
-/// The same in a virtual machine, where root runs commands whoever has booted it, and busybox's programs of these names come first.
-pub fn in_guest(command: &Command) -> Command {
-    limited(command, "/usr/bin/", true)
-}
-
-fn limited(command: &Command, folder: &str, is_root: bool) -> Command {
     let mut line: Vec<OsString> = Vec::new();
     // Others have no capability to give up.
-    if is_root {
-        line.push(format!("{folder}setpriv").into());
-        line.extend(["--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock"].map(OsString::from));
+    if fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0) {
+        line.extend(["setpriv", "--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock"].map(OsString::from));
     }
-    line.extend([format!("{folder}prlimit").into(), format!("--memlock={LOCKABLE_BYTES}:{LOCKABLE_BYTES}").into()]);
+    line.extend(["prlimit".into(), format!("--memlock={LOCKABLE_BYTES}:{LOCKABLE_BYTES}").into()]);
     line.push(command.get_program().to_owned());
     line.extend(command.get_args().map(ToOwned::to_owned));
     let mut words = line.into_iter();

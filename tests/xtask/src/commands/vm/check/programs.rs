@@ -8,7 +8,7 @@ use crate::judges::xrt_job::{JUDGE, PARTS, Printed};
 use crate::session::{DEVICE_NAME, DriverName};
 use crate::stats::Stats;
 use crate::virtual_machine::{Guest, Machine, NPU_ADDRESS, Rocr};
-use crate::{build, generation, model, ordinary_user, process, workspace};
+use crate::{build, generation, model, process, workspace};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::Path;
@@ -66,8 +66,8 @@ impl Checks {
             threads: Some(1),
             flash_attention: false,
         };
-        let there = self.llama(DriverName::Xdna, &request, Path::new("/tmp/kernel-cache"))?;
-        let finished = guest.run(&ordinary_user::in_guest(&there), LIMIT)?;
+        let there = self.llama(DriverName::Xdna, &request, Path::new("/tmp/kernel-cache-of-user"))?;
+        let finished = guest.run_as_user(&there, LIMIT)?;
         finished.ensure("llama-completion")?;
         let errors = generation::library_messages(&finished.stderr);
         let errors = generation::errors(&errors).join("; ");
@@ -78,7 +78,7 @@ impl Checks {
         let mut doctor = self.host.testbed.command_for(&self.program);
         doctor.args(["doctor", "--json"]).env("GGML_HSA_REFERENCE_KERNELS", "1");
         // What else is wrong with the guest does not matter here, so neither does the exit code.
-        let report = guest.run(&ordinary_user::in_guest(&doctor), LIMIT)?;
+        let report = guest.run_as_user(&doctor, LIMIT)?;
         let report: serde_json::Value = serde_json::from_str(&report.stdout)
             .with_context(|| format!("doctor printed no report: {}", report.last_lines(12)))?;
         let texts = report["findings"].as_array().into_iter().flatten().filter_map(|finding| finding["text"].as_str());
