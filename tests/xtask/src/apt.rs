@@ -4,8 +4,10 @@
 //! dependency resolution and the signature check; its state, cache and source list are ours, so nothing on the system
 //! changes and no root is needed. Proxies and certificates come from the machine's configuration, its hooks do not run.
 
-use crate::process::run_helper;
-use anyhow::{Context, Result, bail};
+use crate::process::{self, run_helper};
+use crate::settings::AIE_TESTBED_MIRROR;
+use aie_hal::Environment;
+use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,9 +17,16 @@ const LIMIT: Duration = Duration::from_secs(900);
 const KEYRINGS: [&str; 2] =
     ["/usr/share/keyrings/debian-archive-keyring.gpg", "/usr/share/keyrings/debian-archive-keyring.pgp"];
 
+/// What to do when Debian's packages of today are not what the tests need.
+pub const EARLIER: &str = "to use the packages of an earlier day, set AIE_TESTBED_MIRROR to that day's archive, such as \
+                           https://snapshot.debian.org/archive/debian/20261101T000000Z/";
+/// Most packages that a message lists.
+const LISTED: usize = 8;
+
 /// A private apt state in one folder.
 pub struct PrivateApt {
     dir: PathBuf,
+    suites: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -34,18 +43,22 @@ impl PrivateApt {
     ///
     /// Debian marks `experimental` so that nothing is taken from it unless a version is requested.
     pub fn new(dir: &Path, mirror: &str, suites: &[&str], assumed: &[&str]) -> Result<Self> {
+        let keyring = KEYRINGS.into_iter().find(|path| Path::new(path).exists());
+        Self::of(dir, &source(keyring, mirror), suites, assumed)
+    }
+
+    /// The same; `source` is an archive as apt's list of sources has it, with options.
+    pub fn of(dir: &Path, source: &str, suites: &[&str], assumed: &[&str]) -> Result<Self> {
         for folder in ["lists/partial", "cache/archives/partial", "etc"] {
             fs::create_dir_all(dir.join(folder))
                 .with_context(|| format!("cannot create {}", dir.join(folder).display()))?;
         }
         // As far as this state knows nothing else is installed, so every dependency is fetched.
         fs::write(dir.join("status"), status(assumed, &architecture()?))?;
-        let keyring = KEYRINGS.iter().find(|path| Path::new(path).exists());
-        let options = keyring.map_or_else(String::new, |path| format!("[signed-by={path}] "));
-        let sources: String = suites.iter().map(|suite| format!("deb {options}{mirror} {suite} main\n")).collect();
+        let sources: String = suites.iter().map(|suite| format!("deb {source} {suite} main\n")).collect();
         fs::write(dir.join("etc/sources.list"), sources)?;
         let machine = run_helper(Command::new("apt-config").arg("dump"), LIMIT)?;
-        let apt = Self { dir: dir.to_owned() };
+        let apt = Self { dir: dir.to_owned(), suites: suites.iter().map(|suite| (*suite).to_owned()).collect() };
         fs::write(apt.config(), private_config(&machine, dir))?;
         run_helper(apt.command("apt-get").args(["-qq", "update"]), LIMIT)
             .context("apt could not read the package lists")?;
@@ -64,9 +77,57 @@ impl PrivateApt {
         Ok(listing.context("apt could not list packages")?.lines().map(|line| line.trim().to_owned()).collect())
     }
 
+    /// Errors unless the sources have all of these; a version may follow a name after `=`.
+    pub fn require(&self, packages: &[&str]) -> Result<()> {
+        // Patterns are left to apt.
+        for package in packages.iter().filter(|package| !package.starts_with('?')) {
+            let (name, version) =
+                package.split_once('=').map_or((*package, None), |(name, version)| (name, Some(version)));
+            let known = self.versions(name, None)?;
+            let found = version.map_or(!known.is_empty(), |version| known.iter().any(|known| known == version));
+            if !found {
+                let mut similar = if known.is_empty() { self.names(stem(name))? } else { known };
+                similar.sort();
+                let available = match similar.len() {
+                    1..=LISTED => format!("they have {}", similar.join(", ")),
+                    _ => "it was removed or has another name".to_owned(),
+                };
+                bail!(
+                    "Debian ({}) has no package {package}; {available}; put the new name into tests/xtask/src/testbed, or {EARLIER}",
+                    self.suites.join(", ")
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// What apt would install for `packages`, by name and version, without what they recommend.
+    pub fn plan(&self, packages: &[&str]) -> Result<Vec<(String, String)>> {
+        self.plan_with(packages, "--no-install-recommends")
+    }
+
+    fn plan_with(&self, packages: &[&str], option: &str) -> Result<Vec<(String, String)>> {
+        self.require(packages)?;
+        let mut command = self.command("apt-get");
+        command.args(["-q", "install", "--simulate", option]).args(packages);
+        let finished = process::run(&mut command, LIMIT)?;
+        ensure!(
+            finished.success(),
+            "Debian ({}) has packages that cannot be installed together: {}; where it is being rebuilt that passes in days; until then, \
+             {EARLIER}\n{}\n{}",
+            self.suites.join(", "),
+            packages.join(", "),
+            // apt explains on standard output what does not fit.
+            finished.stdout.trim(),
+            finished.last_lines(12)
+        );
+        Ok(planned(&finished.stdout))
+    }
+
     /// Downloads one package without what it depends on, and unpacks it into `root`. A version may follow the name after
     /// `=`.
     pub fn unpack_alone(&self, package: &str, root: &Path) -> Result<Package> {
+        self.require(&[package])?;
         let folder = tempfile::tempdir_in(&self.dir)?;
         run_helper(self.command("apt-get").args(["-qq", "download", package]).current_dir(&folder), LIMIT)
             .with_context(|| format!("apt could not download {package}"))?;
@@ -86,6 +147,7 @@ impl PrivateApt {
     }
 
     fn download_with(&self, packages: &[&str], option: &str) -> Result<Vec<PathBuf>> {
+        self.plan_with(packages, option)?;
         let mut command = self.command("apt-get");
         command.args(["-qq", "install", "--download-only", "-y", option]).args(packages);
         run_helper(&mut command, LIMIT).context("apt could not download the packages")?;
@@ -117,6 +179,31 @@ impl PrivateApt {
         command.env("APT_CONFIG", self.config()).env("LC_ALL", "C.UTF-8");
         command
     }
+}
+
+/// An archive with the options it needs, as apt's list of sources has it.
+fn source(keyring: Option<&str>, mirror: &str) -> String {
+    // The lists of an earlier day have expired, which is what was asked for.
+    let past = mirror.contains("/archive/").then(|| "check-valid-until=no".to_owned());
+    let options: Vec<String> = keyring.map(|path| format!("signed-by={path}")).into_iter().chain(past).collect();
+    if options.is_empty() { mirror.to_owned() } else { format!("[{}] {mirror}", options.join(" ")) }
+}
+
+/// What names of similar packages begin with.
+fn stem(name: &str) -> &str {
+    let end = name.find(|character: char| character.is_ascii_digit()).or_else(|| name.find(['.', '-']));
+    &name[..end.unwrap_or(name.len())]
+}
+
+/// The packages in apt's lines `Inst NAME (VERSION SUITE [ARCHITECTURE])`.
+fn planned(plan: &str) -> Vec<(String, String)> {
+    let lines = plan.lines().filter_map(|line| line.strip_prefix("Inst "));
+    let packages = lines.filter_map(|line| {
+        let (name, rest) = line.split_once(' ')?;
+        let version = rest.split_once('(')?.1.split_whitespace().next()?;
+        Some((name.to_owned(), version.to_owned()))
+    });
+    packages.collect()
 }
 
 /// A status file with these packages, in a version no other package can find too old.
@@ -188,10 +275,14 @@ Debug::NoLocking "1";
     config
 }
 
-/// The Debian mirror this machine already uses.
+/// The Debian archive to use when a command is given none: that of [`AIE_TESTBED_MIRROR`], else the one this machine already uses.
 ///
 /// Errors if apt is absent or none of its sources is a Debian archive.
-pub fn machine_mirror() -> Result<String> {
+pub fn mirror() -> Result<String> {
+    if let Some(mirror) = Environment::process().text(&AIE_TESTBED_MIRROR) {
+        ensure!(mirror.contains(':'), "{AIE_TESTBED_MIRROR} is `{mirror}`, which is no address; {EARLIER}");
+        return Ok(mirror);
+    }
     let targets = Command::new("apt-get")
         .args(["indextargets", "--format", "$(REPO_URI) $(ORIGIN)", "Created-By: Packages"])
         .output()
@@ -204,7 +295,7 @@ pub fn machine_mirror() -> Result<String> {
         Some(mirror) => Ok(mirror),
         None => bail!(
             "none of this machine's apt sources is a Debian archive (asked `apt-get indextargets`; it lists: {}); \
-             pass one with --mirror URI",
+             name one in {AIE_TESTBED_MIRROR}",
             if listing.trim().is_empty() { "nothing".to_owned() } else { listing.trim().replace('\n', ", ") }
         ),
     }
@@ -271,6 +362,22 @@ mod tests {
         assert_eq!(versions_in(listing, Some("sid")), ["6.4.3+dfsg-5"]);
         assert!(versions_in(listing, Some("stable")).is_empty());
         assert!(versions_in("", None).is_empty());
+    }
+
+    #[test]
+    fn archives_of_earlier_days_may_have_expired() {
+        let source = |mirror| source(Some("/k.gpg"), mirror);
+        assert_eq!(source("http://m/debian"), "[signed-by=/k.gpg] http://m/debian");
+        let past = source("https://s/archive/debian/20261101T000000Z/");
+        assert_eq!(past, "[signed-by=/k.gpg check-valid-until=no] https://s/archive/debian/20261101T000000Z/");
+        assert_eq!(super::source(None, "http://m/debian"), "http://m/debian");
+    }
+
+    #[test]
+    fn a_plan_is_names_and_versions() {
+        let plan = "NOTE: x\nInst libb1 (1:2-1 sid [amd64])\nInst a [1.0] (2.0 sid [all]) []\nConf libb1 (1:2-1 sid [amd64])\n";
+        assert_eq!(planned(plan), [("libb1", "1:2-1"), ("a", "2.0")].map(|(a, b)| (a.to_owned(), b.to_owned())));
+        assert_eq!(["libggml0-backend-rpc", "llama.cpp-tools", "busybox"].map(stem), ["libggml", "llama", "busybox"]);
     }
 
     #[rstest]

@@ -56,7 +56,7 @@ fn wheel() -> Result<PathBuf> {
     fs::create_dir_all(&dir)?;
     let work = tempfile::Builder::new().prefix(".making-").tempdir_in(&dir)?;
     let root = work.path().join("root");
-    PrivateApt::new(&work.path().join("apt"), &apt::machine_mirror()?, &["sid"], &[])?.unpack_alone(PACKAGE, &root)?;
+    PrivateApt::new(&work.path().join("apt"), &apt::mirror()?, &["sid"], &[])?.unpack_alone(PACKAGE, &root)?;
     let found = wheel_in(&root.join("usr/share/python-wheels")).with_context(|| format!("{PACKAGE} holds no wheel"))?;
     let place = dir.join(found.file_name().context("a wheel without a name")?);
     fs::rename(&found, &place).with_context(|| format!("cannot put pip at {}", place.display()))?;

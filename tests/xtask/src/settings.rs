@@ -6,6 +6,8 @@ aie_hal::settings! {
     section "Of the project's commands" {
         /// Where the stock programs, models and libraries of the tests are.
         AIE_TESTBED: "a directory" => "`target/testbed`";
+        /// The Debian archive that the tests' packages come from, also that of an earlier day.
+        AIE_TESTBED_MIRROR: "an address" => "the machine's own";
         /// The C compiler of the tests.
         CC: "a program" => "`cc`";
         /// The C++ compiler of the tests.

@@ -8,15 +8,18 @@
 
 mod amd;
 pub mod clean_root;
+#[cfg(test)]
+mod doctored;
+mod ggml;
 mod kernel_headers;
 mod stamped;
 pub mod virtual_machine;
 
 pub use kernel_headers::KernelHeaders;
 
-use crate::apt::{self, PrivateApt};
-use crate::{process, workspace};
-use anyhow::{Result, bail};
+use crate::apt::{self, EARLIER, PrivateApt};
+use crate::{files, process, workspace};
+use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use stamped::Kind;
 use std::collections::BTreeMap;
@@ -24,9 +27,6 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What is installed; their dependencies come along. base-files has the texts used for perplexity.
-const PACKAGES: [&str; 6] =
-    ["base-files", "libggml0", "libggml0-backend-rpc", "llama.cpp-tools", "llama.cpp-tools-extra", "llama.cpp-tests"];
 const SUITE: &str = "sid";
 const ROOT: &str = "root";
 /// Folder of the HSA runtime of the generation before.
@@ -65,6 +65,8 @@ pub struct Testbed {
     pub dir: PathBuf,
     pub stamp: Stamp,
     platform: Platform,
+    /// The folder with ggml's backends.
+    backends: PathBuf,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -98,10 +100,11 @@ impl Testbed {
     pub fn open(dir: &Path) -> Result<Self> {
         let (dir, stamp): (_, Stamp) = KIND.open(dir)?;
         let platform = Platform::of(&stamp.architecture)?;
-        let testbed = Self { dir, stamp, platform };
+        let backends = ggml::backends(&dir.join(ROOT).join("usr/lib").join(platform.triplet))?;
+        let testbed = Self { dir, stamp, platform, backends };
         testbed.program("test-backend-ops")?;
         testbed.program("llama-completion")?;
-        testbed.rocr()?;
+        testbed.library(amd::FILE)?;
         existing(testbed.loader())?;
         Ok(testbed)
     }
@@ -131,7 +134,7 @@ impl Testbed {
     pub fn command_with(&self, program: &Path, preload: Option<&Path>) -> Command {
         let mut line = self.line(program, preload).into_iter();
         let mut command = Command::new(line.next().unwrap_or_default());
-        command.args(line).current_dir(self.backends()).env("LC_ALL", "C.UTF-8");
+        command.args(line).current_dir(&self.backends).env("LC_ALL", "C.UTF-8");
         process::clear_settings(&mut command);
         command
     }
@@ -152,8 +155,12 @@ impl Testbed {
         existing(self.lib().join(name))
     }
 
-    /// The HSA runtime with support for AI Engines, ROCR 7.2 or newer: the file `libhsa-runtime64.so.1`.
+    /// The HSA runtime with support for AI Engines, ROCR 7.2 or newer: the file `libhsa-runtime64.so.1`. Warns of one that is later than
+    /// the checks.
     pub fn rocr(&self) -> Result<PathBuf> {
+        if let Some(warning) = self.stamp.packages.get(amd::LIBRARY).and_then(|version| amd::warning(version)) {
+            eprintln!("warning: {warning}");
+        }
         self.library(amd::FILE)
     }
 
@@ -182,7 +189,8 @@ impl Testbed {
     pub fn xrt(&self, program: &str) -> Result<PathBuf> {
         if !self.stamp.packages.contains_key(amd::DRIVER) {
             bail!(
-                "Debian had no {} for {} when this testbed was created, so there is no {program} to compare with",
+                "Debian had no {} for {} when this testbed was created, so there is no {program} to compare with; {EARLIER}, and run \
+                 `cargo xtask testbed --force`",
                 amd::DRIVER,
                 self.stamp.architecture
             );
@@ -213,25 +221,41 @@ impl Testbed {
         self.lib().join(self.platform.loader)
     }
 
-    fn backends(&self) -> PathBuf {
-        self.lib().join("ggml/backends0")
-    }
-
     pub fn program(&self, name: &str) -> Result<PathBuf> {
-        let private = self.root().join("usr/libexec").join(self.platform.triplet);
-        let places = [
-            self.root().join("usr/bin"),
-            private.join("ggml"),
-            private.join("llama/bin"),
-            private.join("llama.cpp-tests"),
-        ];
-        match places.iter().map(|place| place.join(name)).find(|path| path.exists()) {
-            Some(path) => Ok(path),
-            None => bail!(
-                "the testbed has no program {name} (looked in {}); rebuild it with `cargo xtask testbed --force`",
-                places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
-            ),
+        let public = self.root().join("usr/bin").join(name);
+        if public.exists() {
+            return Ok(public);
         }
+        // Programs of ggml and llama.cpp that users do not start, in folders whose names have changed before.
+        let private = self.root().join("usr/libexec");
+        let found = files::below(&private).unwrap_or_default().into_iter().find(|path| path.ends_with(name));
+        found.map(|path| private.join(path)).with_context(|| {
+            format!(
+                "the testbed has no program {name} (looked in {} and below {}); rebuild it with `cargo xtask testbed --force`; if that \
+                 changes nothing, Debian's packages have changed: {EARLIER}",
+                public.display(),
+                private.display()
+            )
+        })
+    }
+}
+
+/// What is downloaded, chosen among what Debian has.
+struct Wanted {
+    packages: Vec<String>,
+    runtimes: amd::Choice,
+    /// Whether AMD's other software for NPUs is there.
+    xrt: bool,
+}
+
+impl Wanted {
+    fn among(apt: &PrivateApt) -> Result<Self> {
+        let runtimes = amd::Choice::among(apt)?;
+        let xrt = amd::xrt_packages(apt)?;
+        let mut packages = ggml::packages(apt)?;
+        packages.extend(runtimes.packages());
+        packages.extend(xrt.iter().map(|name| (*name).to_owned()));
+        Ok(Self { packages, runtimes, xrt: !xrt.is_empty() })
     }
 }
 
@@ -240,18 +264,15 @@ impl Stamp {
     fn fill(apt: &PrivateApt, folder: &Path) -> Result<Self> {
         let architecture = apt::architecture()?;
         Platform::of(&architecture)?;
-        let runtimes = amd::Choice::among(apt)?;
-        let (runtime, xrt) = (runtimes.packages(), amd::xrt_packages(apt)?);
-        let runtime = runtime.iter().map(String::as_str);
-        let wanted: Vec<&str> = PACKAGES.into_iter().chain(runtime).chain(xrt.iter().copied()).collect();
-        let mut files = apt.download(&wanted)?;
+        let Wanted { packages, runtimes, xrt } = Wanted::among(apt)?;
+        let mut files = apt.download(&packages.iter().map(String::as_str).collect::<Vec<_>>())?;
         // base-files first: it carries the links (/lib -> usr/lib) the other packages rely on.
         files.sort_by_key(|path| {
             !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("base-files_"))
         });
         let root = folder.join(ROOT);
         let mut unpacked = files.iter().map(|file| apt::unpack(file, &root)).collect::<Result<Vec<_>>>()?;
-        if !xrt.is_empty() {
+        if xrt {
             unpacked.push(apt.unpack_alone(amd::PYTHON_MODULE, &root)?);
         }
         runtimes.unpack_old(apt, &folder.join(OLD_ROCR))?;
@@ -264,7 +285,11 @@ impl Stamp {
 /// A file that every testbed has.
 fn existing(path: PathBuf) -> Result<PathBuf> {
     if !path.exists() {
-        bail!("{} is missing; rebuild the testbed with `cargo xtask testbed --force`", path.display());
+        bail!(
+            "{} is missing; rebuild the testbed with `cargo xtask testbed --force`; if that changes nothing, Debian's packages have \
+             changed: {EARLIER}",
+            path.display()
+        );
     }
     Ok(path)
 }
@@ -280,6 +305,8 @@ mod tests {
         assert!(error().contains("no testbed in") && error().contains("cargo xtask testbed"), "{}", error());
         let stamp = r#"{"schema":3,"architecture":"amd64","suite":"sid","packages":{}}"#;
         std::fs::write(dir.path().join(stamped::STAMP), stamp).unwrap();
+        assert!(error().contains("no folder backends") && error().contains("--force"), "{}", error());
+        std::fs::create_dir_all(dir.path().join("root/usr/lib/x86_64-linux-gnu/ggml/backends0")).unwrap();
         assert!(error().contains("test-backend-ops") && error().contains("--force"), "{}", error());
     }
 }

@@ -58,7 +58,7 @@ struct PrepareArgs {
     /// Rebuild it even if it is complete
     #[arg(long)]
     force: bool,
-    /// Debian mirror to use; by default the one of this machine's apt configuration
+    /// Debian mirror to use; by default that of AIE_TESTBED_MIRROR, else the one of this machine's apt configuration
     #[arg(long, value_name = "URI")]
     mirror: Option<String>,
 }

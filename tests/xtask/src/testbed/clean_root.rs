@@ -26,7 +26,8 @@ const BASE: [&str; 4] = ["?essential", "adduser", "apt", "passwd"];
 /// What users install from Debian, with what it recommends.
 const OFFERED: [&str; 1] = ["llama.cpp-tools"];
 /// The same without, as that would be much more.
-const OFFERED_ALONE: [&str; 5] = ["lemonade-server", "libwhisper1", "python3-cffi", "python3-certifi", "python3-numpy"];
+pub(super) const OFFERED_ALONE: [&str; 5] =
+    ["lemonade-server", "libwhisper1", "python3-cffi", "python3-certifi", "python3-numpy"];
 pub const USER: &str = "user";
 
 const KIND: Kind = Kind {

@@ -1,7 +1,7 @@
 //! The kernel's own headers (`linux-libc-dev`) of several kernel versions, each in a folder of its own.
 
-use crate::apt::PrivateApt;
-use anyhow::{Result, bail};
+use crate::apt::{EARLIER, PrivateApt};
+use anyhow::{Result, bail, ensure};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -41,15 +41,23 @@ impl KernelHeaders {
     }
 }
 
-/// Puts the headers of each suite that has them into a folder below `folder`; returns the versions by suite.
-///
-/// `experimental` has none while sid's kernel is the newest; that is no error.
-pub fn unpack(apt: &PrivateApt, folder: &Path) -> Result<BTreeMap<String, String>> {
+/// The versions by suite. `experimental` has none while sid's kernel is the newest; that no suite has one is an error.
+pub fn versions(apt: &PrivateApt) -> Result<BTreeMap<String, String>> {
     let mut versions = BTreeMap::new();
     for suite in SUITES {
-        let Some(version) = apt.versions(PACKAGE, Some(suite))?.into_iter().next() else { continue };
+        if let Some(version) = apt.versions(PACKAGE, Some(suite))?.into_iter().next() {
+            versions.insert(suite.to_owned(), version);
+        }
+    }
+    ensure!(!versions.is_empty(), "Debian ({}) has no package {PACKAGE}; {EARLIER}", SUITES.join(", "));
+    Ok(versions)
+}
+
+/// Puts the headers of each suite that has them into a folder below `folder`; returns the versions by suite.
+pub fn unpack(apt: &PrivateApt, folder: &Path) -> Result<BTreeMap<String, String>> {
+    let versions = versions(apt)?;
+    for (suite, version) in &versions {
         apt.unpack_alone(&format!("{PACKAGE}={version}"), &folder.join(suite))?;
-        versions.insert(suite.to_owned(), version);
     }
     Ok(versions)
 }

@@ -55,7 +55,7 @@ impl Kind {
         fill: impl FnOnce(&PrivateApt, &Path) -> Result<S>,
     ) -> Result<()> {
         eprintln!("creating the {} in {} ...", self.what, dir.display());
-        let mirror = mirror.map_or_else(apt::machine_mirror, |mirror| Ok(mirror.to_owned()))?;
+        let mirror = mirror.map_or_else(apt::mirror, |mirror| Ok(mirror.to_owned()))?;
         fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
         // Made beside its place and moved there whole, so that a run broken off leaves nothing half-made.
         let building = tempfile::Builder::new().prefix(".making-").tempdir_in(dir);

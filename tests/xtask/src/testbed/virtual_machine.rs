@@ -4,7 +4,7 @@
 //! `cargo xtask vm` needs it. Of the packages only what boots is stored: QEMU with the libraries it is linked to and the
 //! firmware a PC starts with, and of each kernel its image, its configuration, and the modules that are loaded.
 
-mod kernels;
+pub(super) mod kernels;
 mod modules;
 mod qemu;
 
@@ -12,7 +12,7 @@ pub use kernels::{KERNELS, Kernel};
 pub use modules::DRIVER;
 
 use super::stamped::Kind;
-use crate::apt::{self, PrivateApt};
+use crate::apt::{self, EARLIER, PrivateApt};
 use crate::{files, process};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -83,10 +83,18 @@ impl Parts {
         KIND.ensure(offline, force, || Self::open(testbed), make)
     }
 
+    /// The kernels there are, oldest first.
+    pub fn kernels(&self) -> Vec<&'static str> {
+        KERNELS.into_iter().filter(|series| self.stamp.kernels.contains_key(*series)).collect()
+    }
+
     pub fn kernel(&self, series: &str) -> Result<&Kernel> {
-        let known = || self.stamp.kernels.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
         self.stamp.kernels.get(series).with_context(|| {
-            format!("Debian had no kernel {series} when these parts were downloaded, only {}; {}", known(), KIND.remake)
+            format!(
+                "Debian had no kernel {series} when these parts were downloaded; use `--kernel {}`. Debian drops kernels, and a download \
+                 of today brings none back: {EARLIER}, and run `cargo xtask vm prepare --force`",
+                self.kernels().join("` or `--kernel ")
+            )
         })
     }
 
@@ -155,6 +163,16 @@ mod tests {
         fs::create_dir(dir.path().join(FOLDER)).unwrap();
         fs::write(dir.path().join(FOLDER).join("stamp.json"), stamp).unwrap();
         assert!(error().contains("is missing") && error().contains("--force"), "{}", error());
+    }
+
+    #[test]
+    fn a_kernel_that_is_gone_is_not_to_be_had_by_force() {
+        let kernels = [("7.3".to_owned(), Kernel::default())].into();
+        let stamp = Stamp { packages: BTreeMap::new(), kernels, downloaded_bytes: 1, kept_bytes: 1, seconds: 1 };
+        let parts = Parts { dir: PathBuf::new(), stamp };
+        assert_eq!(parts.kernels(), ["7.3"]);
+        let error = parts.kernel("7.2").unwrap_err().to_string();
+        assert!(error.contains("use `--kernel 7.3`") && error.contains("AIE_TESTBED_MIRROR"), "{error}");
     }
 
     #[test]

@@ -34,7 +34,7 @@ struct Boot {
 
 pub fn run(args: &BootArgs, options: &Options) -> Result<ExitCode> {
     let host = Host::ensure(options, args.machine.device_server.as_deref())?;
-    let machines = args.machine.machines();
+    let machines = args.machine.machines(&host.parts.kernels());
     let (mut report, mut boots) = (Report::default(), Vec::new());
     for machine in &machines {
         match boot(&host, machine, Duration::from_secs(args.timeout)) {

@@ -102,7 +102,7 @@ pub fn run(args: &CheckArgs, options: &Options) -> Result<ExitCode> {
         steps: Steps::default(),
         boots: 0,
     };
-    for mut machine in args.machine.machines() {
+    for mut machine in args.machine.machines(&checks.host.parts.kernels()) {
         machine.memory_mib = machine.memory_mib.max(MEMORY_MIB);
         if ONE_BOOT.into_iter().any(wanted) {
             checks.in_order(&machine, &wanted)?;

@@ -13,10 +13,10 @@ const ALL: &str = "all";
 /// Options of every command that boots a machine.
 #[derive(Debug, Clone, Args)]
 pub struct MachineArgs {
-    /// The kernel; `all` only with `boot`
-    #[arg(long, value_name = "KERNEL", default_value = KERNELS[0], value_parser = PossibleValuesParser::new(
+    /// The kernel; `all` only with `boot`; by default the oldest one that was downloaded
+    #[arg(long, value_name = "KERNEL", value_parser = PossibleValuesParser::new(
         KERNELS.into_iter().chain([ALL])))]
-    pub kernel: String,
+    pub kernel: Option<String>,
     /// The NPU; `all` only with `boot`
     #[arg(long, value_name = "NPU", default_value = "npu4", value_parser = PossibleValuesParser::new(
         ServedNpu::value_variants().iter().map(|npu| npu.name()).chain([ALL])))]
@@ -53,16 +53,18 @@ pub fn assignment(text: &str) -> Result<String, String> {
 }
 
 impl MachineArgs {
-    /// The machines requested, one after the other.
-    pub fn machines(&self) -> Vec<Machine> {
-        let kernels = KERNELS.into_iter().filter(|kernel| self.kernel == ALL || self.kernel == *kernel);
+    /// The machines requested, one after the other; `available` are the kernels there are, oldest first.
+    pub fn machines(&self, available: &[&str]) -> Vec<Machine> {
+        let oldest = || available.first().copied().unwrap_or(KERNELS[0]);
+        let wanted = self.kernel.as_deref().unwrap_or_else(oldest);
+        let kernels = KERNELS.into_iter().filter(|kernel| wanted == ALL || wanted == *kernel);
         let npus = || ServedNpu::value_variants().iter().filter(|npu| self.npu == ALL || self.npu == npu.name());
         kernels.flat_map(|kernel| npus().map(move |npu| self.machine(kernel, *npu))).collect()
     }
 
     /// The one machine requested.
-    pub fn one(&self) -> Result<Machine> {
-        match &*self.machines() {
+    pub fn one(&self, available: &[&str]) -> Result<Machine> {
+        match &*self.machines(available) {
             [machine] => Ok(machine.clone()),
             machines => bail!(
                 "this command boots one machine and {} were requested; name one kernel and one NPU, or use `vm boot`",
@@ -110,18 +112,20 @@ mod tests {
 
     #[test]
     fn all_is_every_combination() {
-        let machines = parse("--kernel all --npu all").machines();
+        let machines = parse("--kernel all --npu all").machines(&KERNELS);
         assert_eq!(machines.len(), 8);
         assert_eq!((machines[0].kernel.as_str(), machines[0].npu), ("7.2", ServedNpu::Npu1));
         assert_eq!((machines[7].kernel.as_str(), machines[7].npu), ("7.3", ServedNpu::Npu6));
-        assert_eq!(parse("").one().unwrap().name(), "7.2-npu4-translated");
-        assert!(parse("--npu all").one().unwrap_err().to_string().contains("4 were requested"));
+        assert_eq!(parse("").one(&KERNELS).unwrap().name(), "7.2-npu4-translated");
+        assert_eq!(parse("").one(&KERNELS[1..]).unwrap().name(), "7.3-npu4-translated", "Debian has no 7.2 any more");
+        assert_eq!(parse("--kernel 7.2").one(&KERNELS[1..]).unwrap().name(), "7.2-npu4-translated");
+        assert!(parse("--npu all").one(&KERNELS).unwrap_err().to_string().contains("4 were requested"));
     }
 
     #[test]
     fn options_are_handed_through() {
         let line = "--device-faults timeout@3 --device-option protocol=6.24 --module-parameter tdr_timeout_ms=500";
-        let machine = parse(line).one().unwrap();
+        let machine = parse(line).one(&KERNELS).unwrap();
         assert_eq!(machine.device_options, ["--faults", "timeout@3", "--protocol", "6.24"]);
         assert_eq!(machine.module_parameters, ["tdr_timeout_ms=500"]);
         assert!(Line::try_parse_from(["x", "--module-parameter", "quick"]).is_err());

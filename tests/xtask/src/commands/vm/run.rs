@@ -44,10 +44,10 @@ pub struct RunArgs {
 }
 
 pub fn run(args: &RunArgs, options: &Options) -> Result<ExitCode> {
-    let machine = args.machine.one()?;
     let (program, arguments) = args.line.split_first().context("clap asks for a program")?;
     let program = Program::find(Path::new(program))?;
     let host = Host::ensure(options, args.machine.device_server.as_deref())?;
+    let machine = args.machine.one(&host.parts.kernels())?;
     let rocr = args.rocr.then(|| Rocr::ensure(&host, options.offline)).transpose()?;
     let mut guest = Guest::boot(&host, &machine, BOOT_LIMIT)?;
     if let Err(error) = guest.npu() {

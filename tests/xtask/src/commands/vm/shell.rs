@@ -24,13 +24,13 @@ pub struct ShellArgs {
 }
 
 pub fn run(args: &ShellArgs, options: &Options) -> Result<ExitCode> {
-    let machine = Machine { terminal: true, ..args.machine.one()? };
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
         bail!(
             "`vm shell` needs a terminal, and standard input or output is none; for scripts there is `vm run sh -c ...`"
         );
     }
     let host = Host::ensure(options, args.machine.device_server.as_deref())?;
+    let machine = Machine { terminal: true, ..args.machine.one(&host.parts.kernels())? };
     eprintln!("booting {} ...", machine.name());
     // QEMU sets the terminal so that every key goes to the guest. It is set back however this ends.
     let _terminal = Terminal::keep()?;

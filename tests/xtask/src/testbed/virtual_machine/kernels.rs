@@ -2,7 +2,7 @@
 
 use super::modules::{self, About, WANTED};
 use super::qemu;
-use crate::apt::{PrivateApt, numbers};
+use crate::apt::{EARLIER, PrivateApt, numbers};
 use crate::process;
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -42,35 +42,84 @@ pub struct Kernel {
 ///
 /// One that Debian does not have is left out; that it has none of them is an error.
 pub fn make(apt: &PrivateApt, work: &Path, made: &Path) -> Result<(BTreeMap<String, Kernel>, u64)> {
-    let names = apt.names(PACKAGES[0])?;
     let (mut kernels, mut bytes) = (BTreeMap::new(), 0);
-    for series in KERNELS {
-        let Some(release) = newest(&names, series) else { continue };
+    let chosen = choose(apt)?;
+    if let Some(notice) = notice(&chosen) {
+        eprintln!("{notice}");
+    }
+    for Chosen { series, release, packages, version } in chosen {
         let work = work.join(series);
-        let (kernel, size) = make_one(apt, &release, &work, made, series)
+        let (kernel, size) = make_one(apt, &release, &packages, version, &work, made, series)
             .with_context(|| format!("the kernel {release} cannot be used"))?;
         kernels.insert(series.to_owned(), kernel);
         bytes += size;
         // Unpacked it is half a gigabyte.
         fs::remove_dir_all(&work)?;
     }
-    if kernels.is_empty() {
-        bail!(
-            "Debian's suites sid and experimental have none of the kernels {}, only {}; pass a mirror that has one with \
-             `cargo xtask vm prepare --mirror URI`",
-            KERNELS.join(", "),
-            if names.is_empty() { "none".to_owned() } else { names.join(", ") }
-        );
-    }
     Ok((kernels, bytes))
 }
 
-fn make_one(apt: &PrivateApt, release: &str, work: &Path, made: &Path, series: &str) -> Result<(Kernel, u64)> {
+/// A kernel that Debian has.
+pub struct Chosen {
+    pub series: &'static str,
+    pub release: String,
+    pub version: String,
+    /// With this version each.
+    pub packages: [String; 3],
+}
+
+/// The kernels among what Debian has, oldest first. Errors if there are none.
+pub fn choose(apt: &PrivateApt) -> Result<Vec<Chosen>> {
+    let names = apt.names(PACKAGES[0])?;
+    let mut chosen = Vec::new();
+    for series in KERNELS {
+        let Some(release) = newest(&names, series) else { continue };
+        let first = format!("{}{release}{ENDING}", PACKAGES[0]);
+        let versions = apt.versions(&first, None)?;
+        let version = versions.into_iter().next().with_context(|| format!("no source has {first}"))?;
+        let packages = PACKAGES.map(|prefix| format!("{prefix}{release}{ENDING}={version}"));
+        apt.require(&packages.each_ref().map(String::as_str))?;
+        chosen.push(Chosen { series, release, version, packages });
+    }
+    if chosen.is_empty() {
+        let plain = |name: &&String| name.ends_with(ENDING) && !FLAVOURS.iter().any(|flavour| name.contains(flavour));
+        let available: Vec<&str> = names.iter().filter(plain).map(String::as_str).collect();
+        bail!(
+            "Debian's suites sid and experimental have none of the kernels {}; they have: {}; {EARLIER}, or put a later kernel into \
+             KERNELS of tests/xtask/src/testbed/virtual_machine/kernels.rs and try it with `cargo xtask vm check`",
+            KERNELS.join(", "),
+            if available.is_empty() { "none".to_owned() } else { available.join(", ") }
+        );
+    }
+    Ok(chosen)
+}
+
+/// What to know when some are missing.
+pub fn notice(chosen: &[Chosen]) -> Option<String> {
+    let has = |series: &&str| chosen.iter().any(|kernel| kernel.series == *series);
+    let missing: Vec<&str> = KERNELS.into_iter().filter(|series| !has(series)).collect();
+    (!missing.is_empty()).then(|| {
+        let there: Vec<&str> = chosen.iter().map(|kernel| kernel.series).collect();
+        format!(
+            "note: Debian has no kernel {} now; machines boot {} unless another is asked for. {EARLIER}",
+            missing.join(", "),
+            there.join(", ")
+        )
+    })
+}
+
+fn make_one(
+    apt: &PrivateApt,
+    release: &str,
+    packages: &[String],
+    version: String,
+    work: &Path,
+    made: &Path,
+    series: &str,
+) -> Result<(Kernel, u64)> {
     let (root, mut bytes) = (work.join("root"), 0);
-    let first = format!("{}{release}{ENDING}", PACKAGES[0]);
-    let version = apt.versions(&first, None)?.into_iter().next().with_context(|| format!("no source has {first}"))?;
-    for prefix in PACKAGES {
-        bytes += apt.unpack_alone(&format!("{prefix}{release}{ENDING}={version}"), &root)?.bytes;
+    for package in packages {
+        bytes += apt.unpack_alone(package, &root)?.bytes;
     }
     let source = root.join("usr/lib/modules").join(format!("{release}{ENDING}"));
     let place = made.join(FOLDER).join(series);
