@@ -20,6 +20,8 @@ mod ops_table;
 mod ordinary_user;
 mod output;
 mod per_token;
+#[cfg(test)]
+mod pins;
 mod process;
 mod python;
 mod schedule;

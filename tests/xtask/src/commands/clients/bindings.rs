@@ -2,41 +2,34 @@
 
 use super::{LIMIT, PROMPT, Setup, TOKENS, on_the_array, script};
 use crate::process::{self, run_helper};
-use crate::python::{pip, python as python_program};
+use crate::python::Requirements;
 use crate::testbed::clean_root::{CleanRoot, USER};
 use crate::tools::NODE;
-use crate::workspace;
+use crate::{files, workspace};
 use anyhow::{Context, Result, bail};
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A binding that has ggml as shared libraries, so that it can load backends.
-const PYTHON_BINDING: &str = "llama-cpp-py-sync==0.11739";
-const NODE_BINDING: &str = "node-llama-cpp@3.22.1";
+const PYTHON_BINDING: Requirements = Requirements("llama-cpp-py-sync");
+const PYTHON_MODULE: &str = "llama_cpp_py_sync";
+const NODE_FOLDER: &str = "tests/clients/node";
+const NODE_FILES: [&str; 2] = ["package.json", "package-lock.json"];
 
 /// In a Debian root, because the binding's libraries need a newer C library than older systems have.
 pub fn python(setup: &Setup) -> Result<String> {
-    let binding = folder(PYTHON_BINDING, setup.options.offline, |folder| {
-        let mut download = pip()?;
-        download
-            .args(["download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest"])
-            .arg(folder)
-            .arg(PYTHON_BINDING);
-        run_helper(&mut download, LIMIT)?;
-        let wheel = fs::read_dir(folder)?.filter_map(Result::ok).map(|entry| entry.path()).next();
-        let mut unpack = python_program();
-        unpack.args(["-m", "zipfile", "-e"]).arg(wheel.context("pip downloaded no wheel")?).arg(folder);
-        run_helper(&mut unpack, LIMIT).map(drop)
-    })?;
-    let root = CleanRoot::new(&setup.options.testbed, setup.options.offline)?;
+    let offline = setup.options.offline;
+    let binding = PYTHON_BINDING.ensure(offline, |folder| folder.join(PYTHON_MODULE).is_dir())?;
+    let root = CleanRoot::new(&setup.options.testbed, offline)?;
     root.install(&["python3", "python3-cffi", "python3-certifi", "python3-numpy", "libgomp1"])?;
     root.give(&setup.model)?;
     root.give(&script("complete.py"))?;
     root.give_folder(&binding, "binding")?;
     root.own_home()?;
-    let program = root.give_library(setup.options.offline)?;
+    let program = root.give_library(offline)?;
     let mut line: Vec<OsString> =
         ["env", "PYTHONPATH=binding", "GGML_HSA_STATS=stats.json", &program, "run", "--device"]
             .map(OsString::from)
@@ -50,30 +43,8 @@ pub fn python(setup: &Setup) -> Result<String> {
 }
 
 pub fn node(setup: &Setup) -> Result<String> {
-    let platform = match std::env::consts::ARCH {
-        "x86_64" => "linux-x64",
-        "aarch64" => "linux-arm64",
-        other => bail!("node-llama-cpp has no prebuilt binary for {other}"),
-    };
     let node = NODE.find(setup.options.offline)?;
-    let npm = node.parent().and_then(Path::parent).context("node is in no folder")?;
-    let npm = npm.join("lib/node_modules/npm/bin/npm-cli.js");
-    let binding = folder(NODE_BINDING, setup.options.offline, |folder| {
-        let mut install = Command::new(&node);
-        // Its optional packages are binaries for other platforms and GPUs, of hundreds of megabytes.
-        install.arg(&npm).args([
-            "install",
-            "--silent",
-            "--no-audit",
-            "--no-fund",
-            "--omit=optional",
-            "--ignore-scripts",
-        ]);
-        install.arg("--prefix").arg(folder);
-        let binary = NODE_BINDING.replace('@', &format!("/{platform}@"));
-        install.arg(NODE_BINDING).arg(format!("@{binary}"));
-        run_helper(&mut install, LIMIT).map(drop)
-    })?;
+    let binding = node_packages(&node, setup.options.offline)?;
     // Node.js looks for packages in the script's folder.
     let place = binding.join("complete.mjs");
     fs::copy(script("complete.mjs"), &place)?;
@@ -92,19 +63,40 @@ fn arguments(model: &Path) -> [OsString; 3] {
     [model.as_os_str().to_owned(), PROMPT.into(), OsStr::new(&TOKENS.to_string()).to_owned()]
 }
 
-/// A folder below `target/clients` that `fill` puts a binding into, once.
-fn folder(name: &str, offline: bool, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+/// The folder below `target/clients` with the binding for Node.js and all that it needs, as the lock file lists it.
+fn node_packages(node: &Path, offline: bool) -> Result<PathBuf> {
+    let sources = workspace::root().join(NODE_FOLDER);
+    let mut hasher = DefaultHasher::new();
+    for name in NODE_FILES {
+        files::read(&sources.join(name))?.hash(&mut hasher);
+    }
     let all = workspace::target().join("clients");
-    let place = all.join(name);
+    let place = all.join(format!("node-{:016x}", hasher.finish()));
     if place.exists() {
         return Ok(place);
     }
     if offline {
-        bail!("{name} is not in {}, and --offline forbids the download", all.display());
+        bail!(
+            "node-llama-cpp is not in {}, and --offline forbids the download; run the command once without it",
+            place.display()
+        );
     }
     fs::create_dir_all(&all)?;
     let making = tempfile::Builder::new().prefix(".making-").tempdir_in(&all)?;
-    fill(making.path()).with_context(|| format!("cannot get {name}"))?;
-    fs::rename(making.path(), &place)?;
+    for name in NODE_FILES {
+        fs::copy(sources.join(name), making.path().join(name)).with_context(|| format!("cannot copy {name}"))?;
+    }
+    let npm = node.parent().and_then(Path::parent).context("node is in no folder")?;
+    let npm = npm.join("lib/node_modules/npm/bin/npm-cli.js");
+    let mut install = Command::new(node);
+    // Nothing but what the lock file lists, with the hashes it has, and none of the packages' own scripts.
+    install.arg(&npm).args(["ci", "--silent", "--no-audit", "--no-fund", "--ignore-scripts"]);
+    run_helper(install.current_dir(making.path()), LIMIT).with_context(|| {
+        format!(
+            "npm could not install what {} lists; try again, or renew it as docs/clients.md says",
+            sources.display()
+        )
+    })?;
+    fs::rename(making.path(), &place).with_context(|| format!("cannot put the packages at {}", place.display()))?;
     Ok(place)
 }
