@@ -4,7 +4,9 @@
 //! and computes nothing; kernels come from a store that foresees them and compiles nothing that takes time. So what is said here of fusion, of
 //! array and host, of kernels and conversions is what a run does, as far as the graph is llama.cpp's.
 
+pub mod contexts;
 pub mod html;
+pub mod ordinary_run;
 pub mod paper;
 pub mod planning;
 pub mod prediction;

@@ -1,5 +1,7 @@
 //! What is told of a model on a device.
 
+use super::contexts::Contexts;
+use super::ordinary_run::OrdinaryRun;
 use super::planning::{Planned, plan};
 use super::prediction::Prediction;
 use super::sequence::{Configuration, Joins, Sequence, Stretch};
@@ -36,8 +38,10 @@ pub struct Explanation {
     pub reservations: Vec<String>,
     /// Memory of the device.
     pub memory: MemoryReport,
-    /// Decode and prefill.
+    /// Decode and prefill, each alone in a process.
     pub passes: Vec<Pass>,
+    /// A prompt like that of prefill and tokens behind it in one process.
+    pub run: OrdinaryRun,
 }
 
 /// The model.
@@ -93,6 +97,8 @@ pub struct Pass {
     pub conversion_bytes: u64,
     /// Chains of dispatches between host calls.
     pub chains: usize,
+    /// Times the array changes from a hardware context to another, when nothing ran before.
+    pub context_switches: u64,
     /// Different kernels.
     pub kernels: usize,
     /// Different configurations of the array among them.
@@ -170,14 +176,17 @@ pub fn explain(
 ) -> Result<Explanation, PlanError> {
     let cache = Cache::new(question.context.unwrap_or(model.hyper.context), question.batch, question.flash);
     let past = question.past.min(cache.size - 1);
-    let batches = [
-        ("decode", Batch::new(1, past, cache)),
-        ("prefill", Batch::new(question.prompt.unwrap_or(cache.reserved).clamp(1, cache.reserved), 0, cache)),
-    ];
+    let prompt = question.prompt.unwrap_or(cache.reserved).clamp(1, cache.reserved);
     let mut memory = MemoryReport::default();
     let mut passes = Vec::new();
-    for (name, batch) in batches {
-        let planned = plan(model, batch, device, store, config)?;
+    let planned = |batch| plan(model, batch, device, store, config);
+    let (decode, prefill) = (planned(Batch::new(1, past, cache))?, planned(Batch::new(prompt, 0, cache))?);
+    let behind = Batch::new(1, past.max(prompt).min(cache.size - 1), cache);
+    let run = match behind == decode.batch {
+        true => OrdinaryRun::of(&prefill, &decode),
+        false => OrdinaryRun::of(&prefill, &planned(behind)?),
+    };
+    for (name, planned) in [("decode", decode), ("prefill", prefill)] {
         memory.weights = planned.arena.bytes(Place::Weights);
         memory.cache = planned.arena.bytes(Place::Cache);
         memory.scratch = memory.scratch.max(planned.plan.scratch_bytes);
@@ -202,6 +211,7 @@ pub fn explain(
         reservations: model.reservations(),
         memory,
         passes,
+        run,
     })
 }
 
@@ -236,15 +246,16 @@ impl Pass {
         };
         let mut operations: Vec<Operation> = share.operations.iter().map(operation).collect();
         let list = plan.commands();
-        let Sequence { stretches, configurations, joins, chains } =
-            list.map_or_else(Sequence::default, |list| Sequence::of(list, context.hal.limits(), context.hal.arch()));
+        let (limits, arch) = (context.hal.limits(), context.hal.arch());
+        let Sequence { stretches, configurations, joins, chains, context_switches } =
+            list.map_or_else(Sequence::default, |list| Sequence::of(list, &mut Contexts::new(limits), limits, arch));
         let mut sources = BTreeMap::new();
         for operation in operations.iter().filter(|operation| operation.array > 0) {
             let (kernel, from) = (operation.kernel.as_deref().unwrap_or(""), operation.from.as_deref().unwrap_or(""));
             let source = if kernel == from { kernel.to_owned() } else { format!("{kernel} ({from})") };
             *sources.entry(source).or_default() += 1;
         }
-        let predicted = Prediction::of(&mut operations, chains, joins.places_at_least, context.hal.arch());
+        let predicted = Prediction::of(&mut operations, chains, joins.places_at_least, arch);
         let sum = |of: fn(&Operation) -> u64| operations.iter().map(of).sum::<u64>();
         Self {
             name,
@@ -258,6 +269,7 @@ impl Pass {
             conversions: share.conversions.host_calls,
             conversion_bytes: share.conversions.bytes,
             chains,
+            context_switches,
             kernels: operations.iter().filter(|operation| operation.array > 0).count(),
             pdis: configurations.len(),
             sources,

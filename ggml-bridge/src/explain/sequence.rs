@@ -1,6 +1,7 @@
 //! What runs behind what: the dispatches of a pass in their chains, the host calls between them, and how often the array changes its
 //! configuration.
 
+use super::contexts::Contexts;
 use aie_emulator::design::{Design, Source};
 use aie_hal::device::chain_command_bytes;
 use aie_hal::format::instructions::InstructionStream;
@@ -79,25 +80,35 @@ pub struct Sequence {
     pub joins: Joins,
     /// Chains, as far as neighbours are joined.
     pub chains: usize,
+    /// Times a chain needs another hardware context than the chain before it.
+    pub context_switches: u64,
 }
 
 impl Sequence {
-    /// That of a command list.
-    pub fn of(list: &CommandList, limits: &Limits, arch: &Arch) -> Self {
+    /// That of a command list behind what `contexts` were used for before.
+    pub fn of(list: &CommandList, contexts: &mut Contexts, limits: &Limits, arch: &Arch) -> Self {
+        contexts.place(list);
         let mut found = Self::default();
         let mut chains = Chains::default();
         let mut joining = Joining::new(!list.is_apart(), limits.kernel_arguments);
-        for command in ordered(list) {
+        for command in ordered(list, contexts) {
             match command {
                 Command::Dispatch { executable, bindings, .. } => {
                     let artifact = executable.artifact();
                     let configuration = found.configuration(artifact, arch);
                     found.configurations[configuration].dispatches += 1;
-                    let chain =
-                        match joining.dispatch(configuration, artifact, bindings.iter().map(|binding| &binding.of)) {
-                            Some(arguments) => chains.grow(chain_command_bytes(arguments), limits),
-                            None => chains.dispatch(chain_command_bytes(bindings.len()), limits),
-                        };
+                    let joined = joining.dispatch(configuration, artifact, bindings.iter().map(|binding| &binding.of));
+                    let chain = match joined {
+                        Some(arguments) => chains.grow(chain_command_bytes(arguments), limits),
+                        None => {
+                            let context = contexts.of(artifact);
+                            chains.dispatch(context, chain_command_bytes(bindings.len()), limits)
+                        }
+                    };
+                    if chain == found.chains {
+                        found.chains += 1;
+                        found.context_switches += chains.context.map_or(0, |to| u64::from(contexts.switches_to(to)));
+                    }
                     found.add(Some(chain), Some(configuration), artifact.name());
                 }
                 Command::HostCall { function, .. } => {
@@ -111,7 +122,7 @@ impl Sequence {
                 }
             }
         }
-        (found.joins, found.chains) = (joining.joins, chains.begun);
+        found.joins = joining.joins;
         found
     }
 
@@ -164,10 +175,12 @@ fn tiles(artifact: &KernelArtifact, arch: &Arch) -> Result<BTreeMap<String, Tile
     Ok(design.tiles.iter().map(used).collect())
 }
 
-/// Chains as the queue fills them: a host call between dispatches ends one, and so does a full one.
+/// Chains as the queue fills them: a host call between dispatches ends one, and so do a full one and another context.
 #[derive(Debug, Default)]
 struct Chains {
     begun: usize,
+    /// That of the chain that is filled.
+    context: Option<u64>,
     commands: usize,
     bytes: usize,
     /// Bytes of the last command.
@@ -176,10 +189,11 @@ struct Chains {
 
 impl Chains {
     /// The chain of one more dispatch.
-    fn dispatch(&mut self, size: usize, limits: &Limits) -> usize {
+    fn dispatch(&mut self, context: u64, size: usize, limits: &Limits) -> usize {
         let full = self.commands == limits.commands_per_chain || self.bytes + size > limits.chain_buffer_bytes;
-        if self.commands == 0 || full {
+        if self.commands == 0 || full || self.context != Some(context) {
             (self.begun, self.commands, self.bytes) = (self.begun + 1, 0, 0);
+            self.context = Some(context);
         }
         (self.commands, self.bytes, self.last) = (self.commands + 1, self.bytes + size, size);
         self.begun - 1
@@ -205,8 +219,8 @@ fn joinable(command: &Command) -> Option<&KernelArtifact> {
 }
 
 /// The commands as the queue runs them: between two barriers, dispatches with one PDI are next to each other where nothing else is
-/// between them; first what goes on with what is before, last what goes on behind.
-fn ordered(list: &CommandList) -> Vec<&Command> {
+/// between them in one context; first what goes on with what is before, last what goes on behind.
+fn ordered<'a>(list: &'a CommandList, contexts: &Contexts) -> Vec<&'a Command> {
     let mut groups: Vec<Vec<&Command>> = vec![Vec::new()];
     for command in list.commands() {
         match command {
@@ -224,7 +238,8 @@ fn ordered(list: &CommandList) -> Vec<&Command> {
     for (index, group) in groups.iter_mut().enumerate() {
         if group.len() > 1 {
             let after = next.get(index).copied().flatten();
-            for neighbours in group.chunk_by_mut(|a, b| digest(a).is_some() && digest(b).is_some()) {
+            let context = |command: &Command| joinable(command).and_then(|artifact| contexts.located(artifact));
+            for neighbours in group.chunk_by_mut(|a, b| context(a).is_some() && context(a) == context(b)) {
                 let mut pdis = Vec::new();
                 for pdi in neighbours.iter().filter_map(|command| digest(command)) {
                     if !pdis.contains(&pdi) {

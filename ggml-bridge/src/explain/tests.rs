@@ -4,11 +4,16 @@ use super::report::{Explanation, Question, explain};
 use crate::config::Config;
 use crate::drivers;
 use crate::kernel_store::KernelStores;
-use crate::model::tests::Made;
+use crate::model::Model;
+use crate::model::tests::{Blank, Made};
 use aie_hal::{ArchRegistry, Environment};
 use aie_ops::DataType::F16;
 
 pub(crate) fn explained(made: Made, device: &str, flash: bool) -> (Explanation, bool) {
+    explained_model(&made.model(), device, flash)
+}
+
+fn explained_model(model: &Model, device: &str, flash: bool) -> (Explanation, bool) {
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("cache");
     let environment = Environment::from_pairs([("GGML_HSA_KERNEL_CACHE_DIR", cache.to_str().unwrap())]);
@@ -17,7 +22,7 @@ pub(crate) fn explained(made: Made, device: &str, flash: bool) -> (Explanation, 
     let device = drivers::mock(ArchRegistry::builtin()).open(&device.parse().unwrap()).unwrap().remove(0);
     let store = stores.of(&*device).unwrap();
     let question = Question { context: Some(300), past: 0, batch: 64, prompt: None, flash };
-    (explain(&made.model(), &question, &device, &store, &config).unwrap(), cache.exists())
+    (explain(model, &question, &device, &store, &config).unwrap(), cache.exists())
 }
 
 #[test]
@@ -54,4 +59,32 @@ fn native_kernels_are_told_from_references() {
     let code: Vec<_> = found.passes[0].operations.iter().filter(|operation| operation.code).collect();
     assert!(!code.is_empty() && !cached);
     assert!(code.iter().all(|operation| operation.kernel.as_deref() == Some("native")));
+}
+
+/// Layers with a window and without one, whose kernels are different when the context is longer than the window and a batch.
+fn windowed() -> Model {
+    let mut blank = Blank::new("gemma3", 6, 256, [4, 1], 96);
+    blank.number("attention.key_length", 64).number("attention.value_length", 64);
+    blank.number("attention.sliding_window", 64).separate_sized(64).gated(512);
+    blank.norms(&["attn_norm", "ffn_norm", "post_attention_norm", "post_ffw_norm"], false);
+    blank.heads_norms(64);
+    blank.model()
+}
+
+#[test]
+fn a_token_behind_a_prompt_costs_what_contexts_are_left_by_it() {
+    for flash in [true, false] {
+        let (found, _) = explained_model(&windowed(), "mock:aie2p", flash);
+        let [prompt, first, token] = &found.run.steps[..] else { panic!("{} steps", found.run.steps.len()) };
+        let [decode, prefill] = &found.passes[..] else { panic!("{} passes", found.passes.len()) };
+        assert_eq!((prompt.tokens, prompt.past, token.tokens, token.past), (64, 0, 1, 64));
+        assert_eq!((prompt.contexts_made, prompt.context_switches), (1, 0));
+        // Alone each fits into one context.
+        assert!(prefill.pdis <= 32 && decode.pdis <= 32, "{} and {}", prefill.pdis, decode.pdis);
+        assert_eq!((prefill.context_switches, decode.context_switches), (0, 0));
+        // The token's need one that has them all, which is made once and stays.
+        assert_eq!((first.contexts_made, first.context_switches, found.run.contexts_made), (1, 1, 2));
+        assert_eq!((token.contexts_made, token.context_switches, token.submissions), (0, 0, 1));
+        assert_eq!((token.chains, prompt.chains), (decode.chains, prefill.chains));
+    }
 }

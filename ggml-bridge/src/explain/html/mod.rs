@@ -52,6 +52,8 @@ pub fn page(explanation: &Explanation) -> String {
             heading(page, explanation, name);
             memory(page, explanation);
             explanation.passes.iter().for_each(|pass| of_pass(page, pass, explanation));
+            page.leaf("h2", &[], &"A run in one process: the prompt, then tokens");
+            tables::steps(page, &explanation.run);
         });
     });
     page.finish()

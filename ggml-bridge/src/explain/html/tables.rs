@@ -1,6 +1,7 @@
 //! Operations and kernels.
 
 use super::markup::Markup;
+use crate::explain::ordinary_run::OrdinaryRun;
 use crate::explain::report::{Operation, Pass};
 use std::fmt::Display;
 
@@ -64,6 +65,25 @@ pub(super) fn kernels(page: &mut Markup, pass: &Pass) {
                 row.leaf("td", &[], &operation.from.as_deref().unwrap_or("unknown"));
                 number(row, "configuration", &index.map_or_else(|| "unknown".to_owned(), |index| index.to_string()));
                 number(row, "dispatches", &operation.array);
+            });
+        }
+    });
+}
+
+/// A row for each graph of a run.
+pub(super) fn steps(page: &mut Markup, run: &OrdinaryRun) {
+    let header = ["graph", "tokens", "behind", "PDIs", "submissions", "chains", "contexts made", "context switches"];
+    table(page, &header, |page| {
+        for step in &run.steps {
+            page.element("tr", &[("class", &"step")], |row| {
+                row.leaf("td", &[], &step.name);
+                number(row, "tokens", &step.tokens);
+                number(row, "past", &step.past);
+                number(row, "pdis", &step.pdis);
+                number(row, "submissions", &step.submissions);
+                number(row, "chains", &step.chains);
+                number(row, "contexts", &step.contexts_made);
+                number(row, "switches", &step.context_switches);
             });
         }
     });

@@ -3,6 +3,7 @@
 use crate::output::{Shade, counted, shaded};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
+use ggml_hsa::explain::ordinary_run::OrdinaryRun;
 use ggml_hsa::explain::report::{Explanation, Operation, Pass, joins_in_words};
 use std::fmt::Write as _;
 
@@ -34,7 +35,26 @@ pub fn text(explanation: &Explanation) -> String {
     for pass in &explanation.passes {
         text += &of_pass(pass);
     }
-    text
+    text + &of_run(&explanation.run)
+}
+
+/// What graphs cost in hardware contexts when they run in one process.
+fn of_run(run: &OrdinaryRun) -> String {
+    let mut table = Table::new();
+    let header = ["graph", "tokens", "behind", "PDIs", "submissions", "chains", "contexts made", "context switches"];
+    table.load_style(UTF8_FULL_CONDENSED).set_header(header);
+    for step in &run.steps {
+        let counts = [step.tokens, step.past, step.pdis].map(|count| count.to_string());
+        let costs = [step.submissions, step.chains as u64, step.contexts_made, step.context_switches];
+        let row = [step.name.to_owned()].into_iter().chain(counts).chain(costs.map(|count| count.to_string()));
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let heading = shaded(Shade::Strong, &"a run in one process: the prompt, then tokens");
+    let made = counted(usize::try_from(run.contexts_made).unwrap_or(usize::MAX), "hardware context");
+    format!("\n{heading}\n{table}\n{made} made; the last row is what each further token with as many keys costs\n")
 }
 
 fn megabytes(bytes: usize) -> String {
