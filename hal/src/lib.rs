@@ -4,8 +4,8 @@
 //!
 //! - **Run-time choice.** All traits are object safe; callers hold `Arc<dyn Device>`. A dispatch costs tens of microseconds
 //!   on the fastest NPU known, so a virtual call does not matter, and one binary can carry several drivers.
-//! - **Safe.** This crate has no `unsafe`. Memory shared with C is expressed as `&[AtomicU8]`
-//!   ([`HostMemory`]), which is sound whatever else touches it.
+//! - **Safe.** This crate has no `unsafe`. Memory shared with C is a [`Span`] of bytes, as `&[AtomicU8]` is, which is sound
+//!   whatever else touches it, and what may only be read has no way to write it ([`HostMemory`]).
 //! - **Explicit coherence.** AI Engine memory is coarse-grained: [`Buffer::flush`] and [`Buffer::invalidate`] are part of
 //!   the contract, and a driver may give wrong data to a caller who forgets them.
 //! - **Timeline semaphores.** A submission is (waits, command list, signals). Failures travel on semaphores and stay there.
