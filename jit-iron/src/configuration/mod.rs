@@ -14,7 +14,7 @@ mod request;
 pub mod tensor_text;
 mod unlisted;
 
-pub use document::{Document, Place, Problem, Value};
+pub use document::{Document, Member, Place, Problem, Value};
 pub use parameters::parse_parameters;
 pub use reader::{Rules, parse};
 pub use request::{KernelRequest, KernelSet, RequestError, check_request};

@@ -4,7 +4,7 @@
 //! for, so their names do not depend on options of this tool. The list is generated: a kernel in it that cannot be made
 //! (which may be why it was missed) is skipped with a note, and the others are generated.
 
-use crate::configuration::{Document, KernelSet, Problem, Value};
+use crate::configuration::{Document, KernelSet, Member, Problem, Value};
 use crate::configuration::{KernelRequest, check_request};
 use aie_hal::ArchRegistry;
 use aie_ops::Node;
@@ -50,7 +50,12 @@ fn missed(document: &Document) -> Result<Vec<Value<'_>>, Problem> {
 }
 
 fn child<'d>(object: &Value<'d>, key: &str) -> Result<Value<'d>, Problem> {
-    let found = object.members()?.into_iter().find(|member| member.key == key).map(|member| member.value);
+    Ok(member(object, &object.members()?, key)?.clone())
+}
+
+/// The member `key` of `object`, whose members these are.
+fn member<'m, 'd>(object: &Value<'d>, members: &'m [Member<'d>], key: &str) -> Result<&'m Value<'d>, Problem> {
+    let found = members.iter().find(|member| member.key == key).map(|member| &member.value);
     found.ok_or_else(|| {
         let hint = "is this a file that GGML_HSA_STATS named? It has {\"version\": 1, \"store\": {\"missed\": [...]}}";
         object.problem(format!("there is no '{key}'; {hint}"))
@@ -59,10 +64,11 @@ fn child<'d>(object: &Value<'d>, key: &str) -> Result<Value<'d>, Problem> {
 
 /// The kernel of one entry; inside, why there is none.
 fn request(entry: &Value<'_>, arches: &ArchRegistry) -> Result<Result<KernelRequest, String>, Problem> {
-    let name: String = child(entry, "kernel")?.read()?;
-    let arch: String = child(entry, "arch")?.read()?;
-    let node: Node = child(entry, "node")?.read()?;
-    let reason = entry.members()?.into_iter().find(|member| member.key == "reason");
+    let members = entry.members()?;
+    let name: String = member(entry, &members, "kernel")?.read()?;
+    let arch: String = member(entry, &members, "arch")?.read()?;
+    let node: Node = member(entry, &members, "node")?.read()?;
+    let reason = members.iter().find(|member| member.key == "reason");
     let reason: Option<String> = reason.map(|member| member.value.read()).transpose()?;
     let existed = reason.is_some_and(|reason| EXISTED.contains(&reason.as_str()));
     let Some(arch) = arches.get(&arch) else {
