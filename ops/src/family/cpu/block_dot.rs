@@ -65,21 +65,21 @@ impl<F: Block> WithSimd for InFormat<'_, '_, F> {
 fn row_times<S: Simd, F: Block, const C: usize>(simd: S, row: &[u8], columns: [&[f32]; C]) -> [[f32; 1]; C] {
     let row: &[F::Bytes] = cast_slice(row);
     let count = row.len();
-    let columns: [&[F::Values]; C] = columns.map(
-        #[inline(always)]
-        |column| &cast_slice(column)[..count],
-    );
+    let mut blocks: [&[F::Values]; C] = [&[]; C];
+    for (blocks, column) in blocks.iter_mut().zip(columns) {
+        *blocks = &cast_slice(column)[..count];
+    }
     // Four sums for a column, because an addition takes longer than the next product. Which one a product joins is known at
     // compile time only within a pair of blocks.
     let mut even = [[simd.splat_f32s(0.0); 2]; C];
     let mut odd = even;
     let (pairs, last) = row.as_chunks::<2>();
-    for (pair, blocks) in pairs.iter().enumerate() {
-        block_times::<S, F, C>(simd, &blocks[0], each(columns, 2 * pair), &mut even);
-        block_times::<S, F, C>(simd, &blocks[1], each(columns, 2 * pair + 1), &mut odd);
+    for (pair, [first, second]) in pairs.iter().enumerate() {
+        block_times::<S, F, C>(simd, first, &blocks, 2 * pair, &mut even);
+        block_times::<S, F, C>(simd, second, &blocks, 2 * pair + 1, &mut odd);
     }
     if let [block] = last {
-        block_times::<S, F, C>(simd, block, each(columns, count - 1), &mut even);
+        block_times::<S, F, C>(simd, block, &blocks, count - 1, &mut even);
     }
     let mut result = [[0.0; 1]; C];
     for j in 0..C {
@@ -89,27 +89,20 @@ fn row_times<S: Simd, F: Block, const C: usize>(simd: S, row: &[u8], columns: [&
     result
 }
 
-#[inline(always)]
-fn each<V, const C: usize>(columns: [&[V]; C], index: usize) -> [&V; C] {
-    columns.map(
-        #[inline(always)]
-        |column| &column[index],
-    )
-}
-
-/// Adds the products of a block. Blocks are multiples of twice every register's length: nothing is left over.
+/// Adds the products of a block and block `index` of each column. Blocks are multiples of twice every register's length: nothing is left over.
 #[inline(always)]
 fn block_times<S: Simd, F: Block, const C: usize>(
     simd: S,
     block: &F::Bytes,
-    columns: [&F::Values; C],
+    columns: &[&[F::Values]; C],
+    index: usize,
     sums: &mut [[S::f32s; 2]; C],
 ) {
     let mut values = F::Values::zeroed();
     F::decode(block, &mut values);
     let left = S::as_simd_f32s(values.as_ref()).0.as_chunks::<2>().0;
     for j in 0..C {
-        let right = S::as_simd_f32s(columns[j].as_ref()).0.as_chunks::<2>().0;
+        let right = S::as_simd_f32s(columns[j][index].as_ref()).0.as_chunks::<2>().0;
         for (left, right) in left.iter().zip(right) {
             sums[j][0] = simd.mul_add_e_f32s(left[0], right[0], sums[j][0]);
             sums[j][1] = simd.mul_add_e_f32s(left[1], right[1], sums[j][1]);

@@ -7,42 +7,26 @@ use aie_hal::{HostFunction, HostFunctionError};
 use std::fmt::{Debug, Formatter};
 use std::sync::Arc;
 
-/// A closure with the signature of a node.
-struct Reference<F> {
+/// What a node's kernel is given.
+struct Signature {
     name: String,
     /// Slot of each source, for messages, and bytes that must be there; 0 for one that is not read.
     inputs: Vec<(usize, usize)>,
     outputs: Vec<usize>,
-    body: F,
 }
 
-impl<F> Debug for Reference<F> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reference").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-impl<F> HostFunction for Reference<F>
-where
-    F: Fn(&[&[u8]], &mut [&mut [u8]]) -> Result<(), HostFunctionError> + Send + Sync,
-{
-    fn name(&self) -> &str {
-        &self.name
+impl Signature {
+    fn new(node: &Node, unread: Option<usize>) -> Self {
+        let inputs = node.sources.iter().enumerate().filter_map(|(slot, source)| {
+            let bytes = source.as_ref()?.span_bytes();
+            Some((slot, if unread == Some(slot) { 0 } else { bytes }))
+        });
+        let (inputs, outputs) = (inputs.collect(), node.outputs().map(Tensor::span_bytes).collect());
+        Self { name: node.op.clone(), inputs, outputs }
     }
 
-    fn input_count(&self) -> usize {
-        self.inputs.len()
-    }
-
-    fn output_count(&self) -> usize {
-        self.outputs.len()
-    }
-
-    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), HostFunctionError> {
-        self.run_all(inputs, &mut [output])
-    }
-
-    fn run_all(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), HostFunctionError> {
+    /// The outputs cut to their spans.
+    fn cut<'o>(&self, inputs: &[&[u8]], outputs: &'o mut [&mut [u8]]) -> Result<Vec<&'o mut [u8]>, HostFunctionError> {
         let wrong = |reason| Err(HostFunctionError::Arguments { kernel: self.name.clone(), reason });
         let (expected, given) = ([self.inputs.len(), self.outputs.len()], [inputs.len(), outputs.len()]);
         if given != expected {
@@ -61,7 +45,45 @@ where
                 None => return wrong(format!("the result needs {bytes} bytes, given {given}")),
             }
         }
-        if self.outputs.iter().all(|bytes| *bytes == 0) {
+        Ok(cut)
+    }
+}
+
+/// A closure with the signature of a node.
+struct Reference<F> {
+    signature: Signature,
+    body: F,
+}
+
+impl<F> Debug for Reference<F> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reference").field("name", &self.signature.name).finish_non_exhaustive()
+    }
+}
+
+impl<F> HostFunction for Reference<F>
+where
+    F: Fn(&[&[u8]], &mut [&mut [u8]]) -> Result<(), HostFunctionError> + Send + Sync,
+{
+    fn name(&self) -> &str {
+        &self.signature.name
+    }
+
+    fn input_count(&self) -> usize {
+        self.signature.inputs.len()
+    }
+
+    fn output_count(&self) -> usize {
+        self.signature.outputs.len()
+    }
+
+    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), HostFunctionError> {
+        self.run_all(inputs, &mut [output])
+    }
+
+    fn run_all(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), HostFunctionError> {
+        let mut cut = self.signature.cut(inputs, outputs)?;
+        if cut.iter().all(|output| output.is_empty()) {
             return Ok(());
         }
         join_pool();
@@ -84,12 +106,7 @@ pub fn kernel_of_all<F>(node: &Node, unread: Option<usize>, body: F) -> Arc<dyn 
 where
     F: Fn(&[&[u8]], &mut [&mut [u8]]) -> Result<(), HostFunctionError> + Send + Sync + 'static,
 {
-    let inputs = node.sources.iter().enumerate().filter_map(|(slot, source)| {
-        let bytes = source.as_ref()?.span_bytes();
-        Some((slot, if unread == Some(slot) { 0 } else { bytes }))
-    });
-    let (inputs, outputs) = (inputs.collect(), node.outputs().map(Tensor::span_bytes).collect());
-    Arc::new(Reference { name: node.op.clone(), inputs, outputs, body })
+    Arc::new(Reference { signature: Signature::new(node, unread), body })
 }
 
 /// `index`, which was read from data, if it is below `end`.

@@ -59,6 +59,9 @@ fn row_span(tensor: &Tensor) -> usize {
     }
 }
 
+/// Rows, or pieces of one, with the element each starts at and their memory.
+type Share<'s, 'r> = &'s mut (dyn Iterator<Item = (Row, usize, &'r mut [u8])> + 'r);
+
 /// Calls `body` once for each row of `tensor` with the row's memory in `output`. `work` is the number of element-operations of
 /// the whole; it decides whether other threads are woken. `tensor` is not empty.
 ///
@@ -68,53 +71,18 @@ pub fn for_each_row<B>(tensor: &Tensor, output: &mut [u8], work: usize, body: B)
 where
     B: Fn(&mut Scratch, Row, &mut [u8]) -> Result<(), HostFunctionError> + Sync,
 {
-    let rows = tensor.rows();
-    let span = row_span(tensor);
-    if work >= PARALLEL_WORK && rows > 1 && rayon::current_num_threads() > 1 {
-        let share = rows.div_ceil(rayon::current_num_threads() * 4);
-        if tensor.is_contiguous() {
-            return output.par_chunks_mut(share * span).enumerate().try_for_each(|(chunk, bytes)| {
-                let first = chunk * share;
-                vectorised(
-                    #[inline(always)]
-                    || {
-                        let mut scratch = Scratch::default();
-                        for (i, row) in bytes.chunks_exact_mut(span).enumerate() {
-                            body(&mut scratch, Row::nth(&tensor.ne, first + i), row)?;
-                        }
-                        Ok(())
-                    },
-                )
-            });
-        }
-        if let Some(mut pieces) = disjoint_rows(tensor, output) {
-            return pieces.par_chunks_mut(share).try_for_each(|chunk| {
-                vectorised(
-                    #[inline(always)]
-                    || {
-                        let mut scratch = Scratch::default();
-                        chunk.iter_mut().try_for_each(|(row, bytes)| body(&mut scratch, *row, bytes))
-                    },
-                )
-            });
-        }
-    }
-    vectorised(
-        #[inline(always)]
-        || {
-            let mut scratch = Scratch::default();
-            for c in 0..tensor.ne[3] {
-                for b in 0..tensor.ne[2] {
-                    for a in 0..tensor.ne[1] {
-                        let row = Row([a, b, c]);
-                        let start = row.offset(tensor);
-                        body(&mut scratch, row, &mut output[start..start + span])?;
-                    }
+    hand_out_rows(tensor, output, work, &|share| {
+        vectorised(
+            #[inline(always)]
+            || {
+                let mut scratch = Scratch::default();
+                for (row, _, bytes) in share {
+                    body(&mut scratch, row, bytes)?;
                 }
-            }
-            Ok(())
-        },
-    )
+                Ok(())
+            },
+        )
+    })
 }
 
 /// As [`for_each_row`] for functions of single elements: long rows come in pieces. `body` gets the element a piece starts at.
@@ -126,27 +94,73 @@ pub fn for_each_piece<B>(tensor: &Tensor, output: &mut [u8], work: usize, body: 
 where
     B: Fn(&mut Scratch, Row, usize, &mut [u8]) -> Result<(), HostFunctionError> + Sync,
 {
-    let long = tensor.ne[0] >= 2 * PIECE && work >= PARALLEL_WORK && !tensor.dtype.is_quantised();
-    if !long {
-        return for_each_row(
-            tensor,
-            output,
-            work,
+    let run = |share: Share<'_, '_>| {
+        vectorised(
             #[inline(always)]
-            |scratch, row, bytes| body(scratch, row, 0, bytes),
-        );
+            || {
+                let mut scratch = Scratch::default();
+                for (row, start, bytes) in share {
+                    body(&mut scratch, row, start, bytes)?;
+                }
+                Ok(())
+            },
+        )
+    };
+    if tensor.ne[0] >= 2 * PIECE && work >= PARALLEL_WORK && !tensor.dtype.is_quantised() {
+        hand_out_pieces(tensor, output, &run)
+    } else {
+        hand_out_rows(tensor, output, work, &run)
     }
+}
+
+/// Calls `run` with shares of the rows. Not generic, as what follows: threads and their jobs are compiled once, and not for
+/// each of the hundred functions that go through rows.
+fn hand_out_rows(
+    tensor: &Tensor,
+    output: &mut [u8],
+    work: usize,
+    run: &(dyn Fn(Share<'_, '_>) -> Result<(), HostFunctionError> + Sync),
+) -> Result<(), HostFunctionError> {
+    let rows = tensor.rows();
+    let span = row_span(tensor);
+    let threads = if work >= PARALLEL_WORK && rows > 1 { rayon::current_num_threads() } else { 1 };
+    let share = if threads > 1 { rows.div_ceil(threads * 4) } else { rows };
+    if tensor.is_contiguous() {
+        let one = |(chunk, bytes): (usize, &mut [u8])| {
+            let rows = bytes.chunks_exact_mut(span).enumerate();
+            run(&mut rows.map(|(i, row)| (Row::nth(&tensor.ne, chunk * share + i), 0, row)))
+        };
+        return if threads > 1 {
+            output.par_chunks_mut(share * span).enumerate().try_for_each(one)
+        } else {
+            one((0, output))
+        };
+    }
+    if let Some(mut pieces) = disjoint_rows(tensor, output) {
+        let one =
+            |chunk: &mut [(Row, &mut [u8])]| run(&mut chunk.iter_mut().map(|(row, bytes)| (*row, 0, &mut **bytes)));
+        return if threads > 1 { pieces.par_chunks_mut(share).try_for_each(one) } else { one(&mut pieces) };
+    }
+    (0..rows).try_for_each(|index| {
+        let row = Row::nth(&tensor.ne, index);
+        let start = row.offset(tensor);
+        run(&mut std::iter::once((row, 0, &mut output[start..start + span])))
+    })
+}
+
+/// Calls `run` with each piece of each row, one row after the other.
+fn hand_out_pieces(
+    tensor: &Tensor,
+    output: &mut [u8],
+    run: &(dyn Fn(Share<'_, '_>) -> Result<(), HostFunctionError> + Sync),
+) -> Result<(), HostFunctionError> {
     let span = row_span(tensor);
     let size = tensor.dtype.block_bytes();
     (0..tensor.rows()).try_for_each(|index| {
         let row = Row::nth(&tensor.ne, index);
         let start = row.offset(tensor);
-        output[start..start + span].par_chunks_mut(PIECE * size).enumerate().try_for_each(|(piece, bytes)| {
-            vectorised(
-                #[inline(always)]
-                || body(&mut Scratch::default(), row, piece * PIECE, bytes),
-            )
-        })
+        let pieces = output[start..start + span].par_chunks_mut(PIECE * size).enumerate();
+        pieces.try_for_each(|(piece, bytes)| run(&mut std::iter::once((row, piece * PIECE, bytes))))
     })
 }
 
