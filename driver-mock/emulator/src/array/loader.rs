@@ -65,7 +65,7 @@ pub enum Outcome {
     Deadlock {
         /// Index of the operation.
         operation: usize,
-        /// Who waits for what, the operation first.
+        /// Who waits for what: the operation first, then what it waits for, then the others.
         report: Report,
     },
 }
@@ -179,13 +179,6 @@ impl Array {
             }
         }
         Ok(Outcome::Completed)
-    }
-
-    /// Who waits for what, with an operation in front.
-    fn report_of(&self, waiter: Waiter) -> Report {
-        let mut report = self.report();
-        report.waiters.insert(0, waiter);
-        report
     }
 
     /// Takes a token of a channel in each of the tiles. Gives who waits when one does not come.

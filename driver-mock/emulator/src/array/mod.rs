@@ -3,6 +3,7 @@
 //! [`Array`] owns all tiles. What is written to it, and what moves in it, is in a file each: registers, control packets,
 //! transfers of DMA channels, switching of stream words, what cores see, and the schedule that lets all of them run.
 
+mod causes;
 mod clock;
 mod control_packet;
 mod cores;

@@ -134,10 +134,10 @@ pub struct Waiter {
     pub what: What,
 }
 
-/// Everything that cannot continue, tile by tile.
+/// Everything that cannot continue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// In the order of columns and rows.
+    /// In the order of columns and rows; behind an operation, those that it waits for come first.
     pub waiters: Vec<Waiter>,
 }
 
@@ -147,7 +147,7 @@ impl fmt::Display for Report {
             return f.write_str("nothing waits");
         }
         for (index, waiter) in self.waiters.iter().enumerate() {
-            write!(f, "{}{waiter}", if index == 0 { "" } else { "; " })?;
+            write!(f, "{}{waiter}", if index == 0 { "" } else { "\n  " })?;
         }
         Ok(())
     }

@@ -258,6 +258,20 @@ impl Switch {
         if masters.is_empty() { Blocked::Unrouted } else { Blocked::Full { masters: masters.clone() } }
     }
 
+    /// The slave ports that can send to a master, as it is configured.
+    pub fn slaves_of(&self, master: usize) -> Vec<usize> {
+        let word = self.masters[master];
+        match word & (ENABLE | PACKETS) {
+            ENABLE => vec![(word & 0x1f) as usize],
+            0 | PACKETS => Vec::new(),
+            _ => {
+                let feeds =
+                    |slot: &u32| slot & 1 << 8 != 0 && slot & 7 == word & 7 && word >> 3 & 1 << (slot >> 4 & 3) != 0;
+                (0..self.slots.len()).filter(|slave| self.slots[*slave].iter().any(feeds)).collect()
+            }
+        }
+    }
+
     /// The masters that [`Switch::route`] has given.
     pub fn masters_of(&self, slave: usize) -> impl Iterator<Item = usize> {
         self.packets[slave].as_ref().map_or(&self.circuits[slave], |packet| &packet.masters).iter().copied()

@@ -5,8 +5,8 @@ use aie_isa::{Bundle, Isa, Value};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Program memory is written in units of so many bytes.
-const ROW: usize = 16;
+/// Bytes of the longest bundle.
+const LONGEST_BUNDLE: usize = 16;
 
 /// A line of a listing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -46,13 +46,13 @@ pub struct Program {
 }
 
 impl Program {
-    /// The program in the words of program memory, by their addresses, and the locks it names. Rows of zeros at the end of what
+    /// The program in the words of program memory, by their addresses, and the locks it names. Zeros at the end of what
     /// was written in one piece are left out.
     pub(super) fn of(isa: &Isa, words: &BTreeMap<u32, u32>) -> (Self, Vec<CoreLock>) {
         let mut program = Self { bytes: 0, bundles: 0, undecoded: 0, lines: Vec::new() };
         let mut locks = Vec::new();
-        for (start, bytes) in pieces(words) {
-            for line in isa.listing(&bytes) {
+        for Piece { start, bytes, used } in pieces(words) {
+            for line in isa.listing(&bytes).take_while(|line| line.address < used) {
                 let hex = bytes[line.address..line.address + line.bytes].iter().map(|byte| format!("{byte:02x}"));
                 let (text, error) = match &line.bundle {
                     Ok(bundle) => {
@@ -73,21 +73,29 @@ impl Program {
     }
 }
 
-/// Words that follow each other, as bytes.
-fn pieces(words: &BTreeMap<u32, u32>) -> Vec<(usize, Vec<u8>)> {
-    let mut pieces: Vec<(usize, Vec<u8>)> = Vec::new();
+/// Words that follow each other.
+struct Piece {
+    start: usize,
+    bytes: Vec<u8>,
+    /// Bytes up to the last that is not zero. Behind them compilers pad, not always to the end of a bundle; the zeros that a last
+    /// bundle ends with are still there.
+    used: usize,
+}
+
+fn pieces(words: &BTreeMap<u32, u32>) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = Vec::new();
     for (address, word) in words {
         let address = *address as usize;
         match pieces.last_mut() {
-            Some((start, bytes)) if *start + bytes.len() == address => bytes.extend(word.to_le_bytes()),
-            _ => pieces.push((address, word.to_le_bytes().to_vec())),
+            Some(piece) if piece.start + piece.bytes.len() == address => piece.bytes.extend(word.to_le_bytes()),
+            _ => pieces.push(Piece { start: address, bytes: word.to_le_bytes().to_vec(), used: 0 }),
         }
     }
-    for (_, bytes) in &mut pieces {
-        let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        bytes.truncate(end.next_multiple_of(ROW).min(bytes.len()));
+    for piece in &mut pieces {
+        piece.used = piece.bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        piece.bytes.truncate((piece.used + LONGEST_BUNDLE).min(piece.bytes.len()));
     }
-    pieces.retain(|(_, bytes)| !bytes.is_empty());
+    pieces.retain(|piece| piece.used > 0);
     pieces
 }
 
@@ -112,4 +120,27 @@ fn locks_of(bundle: &Bundle<'_>) -> Vec<CoreLock> {
             }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    /// Compilers fill what they write of program memory up with zeros, to any multiple of a word.
+    #[rstest]
+    fn padding_is_no_code(
+        #[values("movx r0, #-2", "movxm p0, #0x40000", "movxm r1, #0", "acq #48, r0", "j #0", "done")] last: &str,
+        #[values(0, 1, 5, 6, 7)] nops: usize,
+        #[values(0, 1, 3, 4, 7, 100)] padding: usize,
+    ) {
+        let isa = Isa::aie2();
+        let mut code = isa.assemble(&format!("{}{last}", "nop\n".repeat(nops))).unwrap();
+        let lines = isa.listing(&code).count();
+        code.resize(code.len().next_multiple_of(4) + 4 * padding, 0);
+        let words = code.as_chunks::<4>().0.iter().enumerate();
+        let words = words.map(|(index, word)| (4 * index as u32, u32::from_le_bytes(*word))).collect();
+        let (program, _) = Program::of(&isa, &words);
+        assert_eq!((program.bundles, program.undecoded), (lines, 0), "{:?}", program.lines);
+    }
 }

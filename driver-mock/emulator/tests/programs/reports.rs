@@ -6,7 +6,7 @@ use aie_emulator::{ArrayError, LoadError, Outcome};
 use aie_hal::format::bd::{CoreBd, MemTileBd, ShimBd};
 use aie_hal::format::cdo::{Cdo, CdoBuilder};
 use aie_hal::format::dma_channel::Direction::{MemoryToStream, StreamToMemory};
-use aie_hal::format::dma_channel::DmaChannel;
+use aie_hal::format::dma_channel::{DmaChannel, DmaTask};
 use aie_hal::format::instructions::{ARRAY_OFFSET, Instruction};
 use aie_hal::format::register::{RegisterWrite, TileKind};
 use aie_hal::format::stream_switch::{PacketSlot, Port};
@@ -39,7 +39,7 @@ fn shape(text: &str) -> String {
 /// A text whose kind `docs/emulator.md` explains by an example: what is waited for, or what is behind the place of an error.
 fn explained(text: String) -> String {
     let docs = shape(include_str!("../../../../docs/emulator.md"));
-    for part in text.split("; ") {
+    for part in text.split("\n  ") {
         let kind = part.split_once(" waits for ").map_or(part, |(_, what)| what);
         let kind = if kind == part { part.split_once(": ").map_or(part, |(_, what)| what) } else { kind };
         let kind = shape(kind);
@@ -86,7 +86,7 @@ fn a_circle_of_locks_is_seen_whole() {
     rig.start_once(CORE, StreamToMemory, 1, 5);
     assert_eq!(
         waiting(rig),
-        "core (1, 2) at 0x4 waits for lock 0 of tile (1, 2) to be at least 1: it is 0; \
+        "core (1, 2) at 0x4 waits for lock 0 of tile (1, 2) to be at least 1: it is 0\n  \
          S2MM 1 of tile (1, 2), BD 5, waits for lock 1 of tile (1, 2) to be at least 1: it is 0"
     );
 }
@@ -108,7 +108,7 @@ fn streams_starve_and_fill() {
     empty.start_once(MEM, StreamToMemory, 0, 0);
     assert_eq!(
         waiting(empty),
-        "S2MM 0 of tile (1, 1), BD 0, waits for words of its stream after 0 of 64 words; \
+        "S2MM 0 of tile (1, 1), BD 0, waits for words of its stream after 0 of 64 words\n  \
          core (1, 2) at 0x0 waits for words of its stream"
     );
     let mut full = rig();
@@ -117,8 +117,8 @@ fn streams_starve_and_fill() {
     full.start_once(MEM, MemoryToStream, 0, 0);
     assert_eq!(
         waiting(full),
-        "MM2S 0 of tile (1, 1), BD 0, waits for space in its stream after 12 of 64 words; \
-         slave port Dma(0) of tile (1, 1), with 6 words, waits for space behind master port North(5); \
+        "MM2S 0 of tile (1, 1), BD 0, waits for space in its stream after 12 of 64 words\n  \
+         slave port Dma(0) of tile (1, 1), with 6 words, waits for space behind master port North(5)\n  \
          slave port South(5) of tile (1, 2), with 6 words, waits for its configuration: the port is off"
     );
 }
@@ -195,7 +195,7 @@ fn cascades_wait_for_their_neighbour() {
     rig.program((2, 2), "vmov MCD, x0\ndone");
     assert_eq!(
         waiting(rig),
-        "core (1, 2) at 0x0 waits for a value from its cascade neighbour; \
+        "core (1, 2) at 0x0 waits for a value from its cascade neighbour\n  \
          core (2, 2) at 0x0 waits for its cascade neighbour to take a value"
     );
 }
@@ -223,7 +223,7 @@ fn operations_of_a_stream_are_in_front() {
     let Ok(Outcome::Deadlock { operation: 1, report }) = sync(&mut rig) else { panic!("no deadlock of operation 1") };
     assert_eq!(
         explained(report.to_string()),
-        "operation 1 of the instruction stream waits for a token of S2MM 3 of tile (1, 1); \
+        "operation 1 of the instruction stream waits for a token of S2MM 3 of tile (1, 1)\n  \
          S2MM 3 of tile (1, 1), BD 24, waits for words of its stream after 0 of 8 words"
     );
     let address = aie_hal::format::tile_address(1, 2, 0x1_f040).into();
@@ -232,8 +232,75 @@ fn operations_of_a_stream_are_in_front() {
     });
     let Ok(Outcome::Deadlock { operation: 0, report }) = poll else { panic!("{poll:?}") };
     assert!(explained(report.to_string()).starts_with(
-        "operation 0 of the instruction stream waits for register 0x1f040 of tile (1, 2) to be 0x2 under mask 0x3; "
+        "operation 0 of the instruction stream waits for register 0x1f040 of tile (1, 2) to be 0x2 under mask 0x3\n  "
     ));
+}
+
+#[test]
+fn the_way_from_the_token_to_where_nothing_comes_is_first() {
+    let mut rig = rig();
+    // One that has nothing to do with it, in a tile in front of all others.
+    rig.program((0, 2), "mov r1, ss\ndone");
+    rig.program(CORE, "movx r0, #-1\nacq #51, r0\nmov ms, r0\ndone");
+    rig.circuit(CORE, Port::Core, Port::South(0));
+    rig.circuit(MEM, Port::North(0), Port::Dma(0));
+    rig.circuit(MEM, Port::Dma(0), Port::South(0));
+    rig.circuit(SHIM, Port::North(0), Port::South(2));
+    let filled = MemTileBd { release_lock: 64 + 5, release_value: 1, ..mem_linear(4) };
+    rig.mem_bd(MEM, 0, filled);
+    rig.mem_bd(MEM, 1, MemTileBd { acquire: true, acquire_lock: 64 + 5, acquire_value: -1, ..mem_linear(4) });
+    rig.start_once(MEM, StreamToMemory, 0, 0);
+    rig.start_once(MEM, MemoryToStream, 0, 1);
+    let buffer = rig.buffer(&[0; 4]);
+    rig.shim_bd(SHIM, 2, buffer, ShimBd::linear(4, 2));
+    rig.shim_dma(1, StreamToMemory, 0);
+    rig.start_once(SHIM, StreamToMemory, 0, 2);
+    rig.load().unwrap();
+    let outcome = rig.execute(|writer| {
+        let (direction, channel) = (StreamToMemory, 0);
+        writer.push(&Instruction::Sync { direction, column: 1, row: 0, columns: 1, rows: 1, channel });
+    });
+    let Ok(Outcome::Deadlock { report, .. }) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(
+        explained(report.to_string()),
+        "operation 0 of the instruction stream waits for a token of S2MM 0 of tile (1, 0)\n  \
+         S2MM 0 of tile (1, 0), BD 2, waits for words of its stream after 0 of 4 words\n  \
+         MM2S 0 of tile (1, 1), BD 1, waits for lock 5 of tile (1, 1) to be at least 1: it is 0\n  \
+         S2MM 0 of tile (1, 1), BD 0, waits for words of its stream after 0 of 4 words\n  \
+         core (1, 2) at 0x4 waits for lock 3 of tile (1, 2) to be at least 1: it is 0\n  \
+         core (0, 2) at 0x0 waits for words of its stream"
+    );
+}
+
+#[test]
+fn the_way_goes_through_ports_that_are_full() {
+    let mut rig = rig();
+    rig.program((0, 2), "mov r1, ss\ndone");
+    // Its words get stuck in a core's port, which that core never empties.
+    rig.mem_bd(MEM, 0, mem_linear(64));
+    rig.circuit(MEM, Port::Dma(0), Port::North(5));
+    rig.circuit(CORE, Port::South(5), Port::Core);
+    rig.program(CORE, "movx r0, #-1\nacq #51, r0\nmov r1, ss\ndone");
+    rig.start(MEM, MemoryToStream, 0, DmaTask { descriptor: 0, repeat: 0, token: true });
+    rig.load().unwrap();
+    let outcome = rig.execute(|writer| {
+        let (direction, channel) = (MemoryToStream, 0);
+        writer.push(&Instruction::Sync { direction, column: 1, row: 1, columns: 1, rows: 1, channel });
+    });
+    let Ok(Outcome::Deadlock { report, .. }) = outcome else { panic!("{outcome:?}") };
+    let text = report.to_string();
+    let order: Vec<&str> = text.split("\n  ").map(|line| line.split_once(" waits").unwrap().0).collect();
+    assert_eq!(
+        order,
+        [
+            "operation 0 of the instruction stream",
+            "MM2S 0 of tile (1, 1), BD 0,",
+            "slave port Dma(0) of tile (1, 1), with 6 words,",
+            "slave port South(5) of tile (1, 2), with 6 words,",
+            "core (1, 2) at 0x4",
+            "core (0, 2) at 0x0",
+        ]
+    );
 }
 
 #[test]
