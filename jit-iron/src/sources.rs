@@ -174,7 +174,7 @@ impl Sources {
                     return Some(artifact);
                 }
                 Ok(_) => {}
-                Err(error) => tried.push(error.to_string()),
+                Err(error) => self.warn_once(error.to_string(), tried),
             }
         }
         if !self.embedded.is_empty() {
@@ -323,14 +323,18 @@ impl Sources {
             }
             Err(misfit) => {
                 let message = format!("kernel {} from {place} is not used: {misfit}", artifact.name());
-                // The search for a kernel can come here twice.
-                if self.logged.lock().insert(message.clone()) {
-                    tracing::warn!("{message}");
-                }
-                tried.push(message);
+                self.warn_once(message, tried);
                 false
             }
         }
+    }
+
+    /// Warns of what should not be, and goes on. The search for a kernel can come here twice.
+    fn warn_once(&self, message: String, tried: &mut Vec<String>) {
+        if self.logged.lock().insert(message.clone()) {
+            tracing::warn!("{message}");
+        }
+        tried.push(message);
     }
 }
 

@@ -671,6 +671,28 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_kernel_in_the_library_is_reported_and_made_again() {
+        let root = tempfile::tempdir().unwrap();
+        let ((op, node), arch) = (sum(64), arch("aie2p"));
+        let name = put(root.path(), op, &node, &arch);
+        let folder = root.path().join("aie2p");
+        let (mut bytes, _) = crate::pack::pack(&folder, &arch).unwrap();
+        let pdi = fs::read(folder.join(format!("{name}.pdi"))).unwrap();
+        let start = bytes.windows(pdi.len()).position(|place| place == pdi).unwrap();
+        // In the words that every PDI begins with.
+        bytes[start + 0x14] ^= 1;
+        let pack = KernelPack::open("aie2p", bytes).unwrap();
+        let store = KernelStore::builder().embedded(pack).compiler(Arc::new(ReferenceCompiler)).build().unwrap();
+        store.get(op, &node, &arch).unwrap();
+        assert_eq!(store.counters(), StoreCounters { compiled: 1, ..StoreCounters::default() });
+        let logged: Vec<String> = store.shared.sources.logged.lock().iter().cloned().collect();
+        assert!(
+            matches!(&logged[..], [one] if one.contains("add-64f32-64f32-64f32: its PDI cannot be used")),
+            "{logged:?}"
+        );
+    }
+
+    #[test]
     fn reference_artifacts_do_not_reach_silicon() {
         let builder = KernelStore::builder().compiler(Arc::new(ReferenceCompiler)).for_silicon();
         let (op, node) = sum(64);
