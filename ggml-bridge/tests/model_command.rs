@@ -80,7 +80,8 @@ fn a_cache_that_keeps_nothing_is_a_failure(#[case] cache: &str) {
     // Permissions do not stop root, and its folders may be closed to others.
     if fs::metadata(folder.path()).unwrap().uid() == 0 {
         let copy = folder.path().join("ggml-hsa");
-        fs::copy(PROGRAM, &copy).unwrap();
+        // Not by `fs::copy`: what another test starts meanwhile would have the copy open for writing, and it could not be executed.
+        assert!(Command::new("cp").arg(PROGRAM).arg(&copy).status().unwrap().success());
         let mut sandboxed = Command::new(copy);
         sandboxed.args(command.get_args()).current_dir(folder.path()).env_clear();
         sandboxed.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?)))).uid(65_534).gid(65_534);

@@ -20,10 +20,13 @@ fn installation(root: &Path) -> (PathBuf, PathBuf) {
     let library = root.join("lib/x86_64-linux-gnu/libggml-hsa.so");
     fs::write(&library, elf("ggml_backend_init")).unwrap();
     let program = root.join("bin/ggml-hsa");
-    fs::hard_link(PROGRAM, &program).or_else(|_| fs::copy(PROGRAM, &program).map(drop)).unwrap();
-    let tool = root.join("tools/llama-tool");
-    fs::write(&tool, "#!/bin/sh\necho \"$GGML_BACKEND_PATH|${GGML_HSA_DEVICES-unset}|$*\"\nexit 7\n").unwrap();
-    fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+    let text = root.join("llama-tool.sh");
+    fs::write(&text, "#!/bin/sh\necho \"$GGML_BACKEND_PATH|${GGML_HSA_DEVICES-unset}|$*\"\nexit 7\n").unwrap();
+    // By another process: what other tests start meanwhile would have files that this one writes open, and these could not be
+    // executed.
+    for (from, to) in [(Path::new(PROGRAM), &program), (&text, &root.join("tools/llama-tool"))] {
+        assert!(Command::new("install").arg(from).arg(to).status().unwrap().success());
+    }
     fs::write(root.join("tools/no-program"), "text").unwrap();
     (program, library)
 }
