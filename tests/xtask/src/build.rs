@@ -46,18 +46,29 @@ pub fn cargo_with(arguments: &[&str], settings: &[(&str, &OsStr)], offline: bool
     Ok(Built::parse(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// The arguments of cargo that build the backend and its programs.
-pub const BACKEND: [&str; 6] = ["build", "--release", "--package", "aie-ggml-bridge", "--package", "aie-jit-iron"];
+/// The arguments of cargo that build the backend with its programs, and both simulators, in release mode. All of them in every build:
+/// apart, cargo would choose other features for what they share, and compile it, which takes minutes, once more.
+pub const RELEASE: [&str; 10] = [
+    "build",
+    "--release",
+    "--package",
+    "aie-ggml-bridge",
+    "--package",
+    "aie-jit-iron",
+    "--package",
+    "amdxdna-preload",
+    "--package",
+    "virtual-npu",
+];
 
-/// Builds the program of a package that has one, in release mode. The backend is built with it: apart, cargo would choose other
-/// features for what they share, and compile the operations, which takes minutes, once more.
+/// Builds the program of a package that has one, in release mode.
 pub fn program(package: &str, offline: bool) -> Result<PathBuf> {
-    cargo(&[&BACKEND[..], &["--package", package]].concat(), offline)?.executable("bin", package)
+    cargo(&[&RELEASE[..], &["--package", package]].concat(), offline)?.executable("bin", package)
 }
 
-/// Builds the conformance suite for a driver.
+/// Builds the conformance suite for a driver, with the features of the whole workspace, as its tests have them.
 pub fn conformance(driver: &str, offline: bool) -> Result<PathBuf> {
-    let arguments = ["test", "--package", "aie-conformance", "--test", driver, "--no-run"];
+    let arguments = ["test", "--workspace", "--test", driver, "--no-run"];
     cargo(&arguments, offline)?.executable("test", driver)
 }
 

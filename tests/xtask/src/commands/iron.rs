@@ -5,18 +5,22 @@
 //! the simulator (docs/iron-simulator.md), with their core functions compiled by the machine's C++ compiler.
 
 use crate::library::generator;
-use crate::process::run_helper;
+use crate::process::{self, run_helper};
 use crate::python::{python, scripts};
 use crate::session::Options;
 use crate::tools::compilers;
 use crate::workspace;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 const SOURCES: &str = "jit-iron/iron";
+const TESTS: &str = "jit-iron/iron/tests";
+/// For all shapes of the designs in a file.
+const LIMIT: Duration = Duration::from_secs(7200);
 /// Two seconds on an idle machine.
 const ENVIRONMENT_LIMIT: Duration = Duration::from_secs(120);
 
@@ -56,30 +60,51 @@ pub fn run(args: &IronArgs, options: &Options) -> Result<()> {
     compilers(options.offline)?;
     // What designs and simulator import.
     let packages = scripts(options.offline)?;
-    let mut command = python();
-    command.args(["-m", "unittest", "discover", "-s", "jit-iron/iron/tests"]).current_dir(workspace::root());
-    // Python would leave its caches among the sources.
-    command.env("PYTHONDONTWRITEBYTECODE", "1");
-    command.env("PYTHONPATH", &packages);
-    command.env(
-        "KERNELS",
-        match args.kernels {
-            Kernels::Few => "few",
-            Kernels::Some => "some",
-            Kernels::All => "all",
-        },
-    );
-    if let Some(shells) = &args.shells {
-        command.env("TEST_SHELLS", shells);
+    let kernels = match args.kernels {
+        Kernels::Few => "few",
+        Kernels::Some => "some",
+        Kernels::All => "all",
+    };
+    // A file at a time on each processor: most tests keep only one busy.
+    let run = |file: &String| {
+        let mut command = python();
+        command.args(["-m", "unittest", "discover", "-s", TESTS, "-p", file]).current_dir(workspace::root());
+        // Python would leave its caches among the sources.
+        command.env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONPATH", &packages).env("KERNELS", kernels);
+        if let Some(shells) = &args.shells {
+            command.env("TEST_SHELLS", shells);
+        }
+        process::run(&mut command, LIMIT)
+    };
+    let files = test_files()?;
+    let mut failed = Vec::new();
+    for (file, finished) in files.iter().zip(process::parallel(&files, process::processors(), run)?) {
+        println!("{file}: {:.0} s\n{}{}", finished.elapsed.as_secs_f64(), finished.stdout, finished.stderr.trim_end());
+        if !finished.success() {
+            failed.push(file.as_str());
+        }
     }
-    let status =
-        command.status().context("cannot start python3; install Python 3 (Debian: apt-get install python3)")?;
-    if !status.success() {
-        bail!("iron: the tests of the IRON worker or of the designs failed; their output is above");
+    if !failed.is_empty() {
+        bail!(
+            "iron: tests of the IRON worker or of the designs failed, in {}; their output is above",
+            failed.join(", ")
+        );
     }
     println!("{}", environment_script(&workspace::root().join(SOURCES), options.offline)?);
     let examples = if args.kernels == Kernels::Few { &EXAMPLES[..2] } else { &EXAMPLES };
     simulated(examples, &packages, options)
+}
+
+/// The files with tests, the longest ones first: those of designs in the simulator.
+fn test_files() -> Result<Vec<String>> {
+    let folder = workspace::root().join(TESTS);
+    let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    let mut files = names.collect::<Result<Vec<_>>>()?;
+    files.retain(|name| name.starts_with("test_") && name.ends_with(".py"));
+    files.sort_by_key(|name| (!name.contains("kernels"), name.clone()));
+    ensure!(!files.is_empty(), "no tests in {}", folder.display());
+    Ok(files)
 }
 
 /// The `env_setup.sh` of `folder`, sources or an installation, says ready after it has compiled with what is there, on doubles.
