@@ -22,6 +22,7 @@ use rustix::process::geteuid;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
@@ -55,6 +56,8 @@ pub struct KernelCache {
     /// The locks.
     pub locks: Locks,
     user: u32,
+    /// Why the first kernel that could not be written was not.
+    not_kept: OnceLock<String>,
 }
 
 /// `path` with links resolved, when it may be a cache.
@@ -118,7 +121,7 @@ impl KernelCache {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 Err(reject(format!("it cannot be written: {error}")))
             }
-            _ => Ok(Self { root, locks, user: geteuid().as_raw() }),
+            _ => Ok(Self { root, locks, user: geteuid().as_raw(), not_kept: OnceLock::new() }),
         }
     }
 
@@ -143,7 +146,7 @@ impl KernelCache {
                 Some(_) => Err(reject(format!("it is no kernel cache: it has no file {}", TAG.0))),
             };
         }
-        Ok(Some(Self { locks: Locks::of(&root), root, user: geteuid().as_raw() }))
+        Ok(Some(Self { locks: Locks::of(&root), root, user: geteuid().as_raw(), not_kept: OnceLock::new() }))
     }
 
     /// The directory, with links resolved.
@@ -277,10 +280,20 @@ impl KernelCache {
             Err(CompileError::Unsupported(_) | CompileError::Unavailable(_)) => Ok(()),
         };
         if let Err(error) = kept {
-            let root = self.root.display();
-            tracing::warn!("kernel cache {root}: {} cannot be cached: {error}; it is used anyway", wanted.name);
+            let reason = format!("kernel cache {}: {} cannot be cached: {error}", self.root.display(), wanted.name);
+            // On a full disk all others fail for the same reason.
+            if self.not_kept.set(reason.clone()).is_ok() {
+                tracing::warn!("{reason}; such kernels are used, and made again by the next process");
+            } else {
+                tracing::debug!("{reason}");
+            }
         }
         result
+    }
+
+    /// Why the first kernel that could not be written was not, if there was one.
+    pub fn not_kept(&self) -> Option<&str> {
+        self.not_kept.get().map(String::as_str)
     }
 
     /// Waits for all writers of the kernel.

@@ -271,6 +271,11 @@ impl KernelStore {
         *self.shared.sources.counters.lock()
     }
 
+    /// Why the first kernel that the cache did not take was not kept, if there was one: a full disk, a folder that is read-only.
+    pub fn not_kept(&self) -> Option<String> {
+        self.shared.sources.cache.as_ref()?.not_kept().map(str::to_owned)
+    }
+
     /// The kernels that neither the library nor the kernel directory had so far, each once, in the order they were requested.
     pub fn missed(&self) -> Vec<Missed> {
         self.shared.missed.lock().clone()

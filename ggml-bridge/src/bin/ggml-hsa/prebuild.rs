@@ -97,6 +97,8 @@ struct Report {
     failed: Vec<(String, String)>,
     /// Made, and not in the cache afterwards.
     lost: usize,
+    /// Why the first of these was not kept.
+    lost_because: Option<String>,
     /// What was assumed or left out of the model.
     reservations: Vec<String>,
 }
@@ -125,6 +127,9 @@ pub fn run(arguments: &PrebuildArguments) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if let Some(reason) = &report.lost_because {
+        complain(reason);
+    }
     if arguments.json {
         json(&report);
     } else {
@@ -186,6 +191,7 @@ fn prebuilt(arguments: &PrebuildArguments) -> Result<Report, String> {
     report.made = wanted.len() - failed.len();
     let made = wanted.iter().filter(|missed| failed.iter().all(|(kernel, _)| *kernel != missed.kernel));
     report.lost = not_cached(made, &device, &config, environment)?;
+    report.lost_because = store.not_kept();
     report.failed.extend(failed);
     Ok(report)
 }
