@@ -29,6 +29,7 @@ mod server;
 mod session;
 mod settings;
 mod simulation;
+mod small_disk;
 mod stats;
 mod steps;
 mod testbed;

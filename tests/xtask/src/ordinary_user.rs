@@ -3,9 +3,8 @@
 //! The tests run as whoever starts them, which in containers is root. What root may lock has no limit, so that what ordinary users
 //! meet first would never be seen.
 
+use crate::process::{is_superuser, prefixed};
 use std::ffi::OsString;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 /// What systemd and PAM give users by default.
@@ -15,25 +14,11 @@ pub const LOCKABLE_BYTES: u64 = 8 << 20;
 pub fn command(command: &Command) -> Command {
     let mut line: Vec<OsString> = Vec::new();
     // Others have no capability to give up.
-    if fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0) {
+    if is_superuser() {
         line.extend(["setpriv", "--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock"].map(OsString::from));
     }
     line.extend(["prlimit".into(), format!("--memlock={LOCKABLE_BYTES}:{LOCKABLE_BYTES}").into()]);
-    line.push(command.get_program().to_owned());
-    line.extend(command.get_args().map(ToOwned::to_owned));
-    let mut words = line.into_iter();
-    let mut limited = Command::new(words.next().unwrap_or_default());
-    limited.args(words);
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => limited.env(name, value),
-            None => limited.env_remove(name),
-        };
-    }
-    if let Some(folder) = command.get_current_dir() {
-        limited.current_dir(folder);
-    }
-    limited
+    prefixed(line, command)
 }
 
 #[cfg(test)]

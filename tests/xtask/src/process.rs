@@ -6,7 +6,10 @@
 use anyhow::{Context, Result, ensure};
 use rayon::iter::{ParallelBridge, ParallelIterator};
 use serde::de::DeserializeOwned;
+use std::ffi::OsString;
+use std::fs;
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -206,6 +209,28 @@ fn forward(
             }
         }
     })
+}
+
+/// Whether this program runs as the superuser.
+pub fn is_superuser() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+/// The same command as the last words of another, `line`, which has at least one word.
+pub fn prefixed(line: Vec<OsString>, command: &Command) -> Command {
+    let mut words = line.into_iter();
+    let mut outer = Command::new(words.next().unwrap_or_default());
+    outer.args(words).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        outer.current_dir(folder);
+    }
+    outer
 }
 
 #[cfg(test)]

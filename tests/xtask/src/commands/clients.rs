@@ -124,11 +124,23 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// Operations on the array, of which there have to be some.
+/// Hardware contexts of the simulated device.
+const CONTEXTS: u64 = 16;
+
+/// Operations on the array, of which there have to be some, and what contexts they took.
 fn on_the_array(stats: &Path) -> Result<String> {
-    let array = Stats::read(stats)?.used()?.array();
+    let stats = Stats::read(stats)?;
+    let device = stats.used()?;
+    let (array, counters, graphs) = (device.array(), &device.counters, device.graphs.computed);
     ensure!(array > 0, "no operation ran on the array");
-    Ok(format!("{array} operations on the array"))
+    let (made, switches) = (counters.contexts_created, counters.context_switches);
+    // All kernels of a graph are in one context, and contexts stay as long as the NPU has others.
+    ensure!(
+        switches <= graphs,
+        "{switches} context switches for {graphs} graphs: kernels of a graph are in several contexts"
+    );
+    ensure!(made <= CONTEXTS, "{made} hardware contexts made: the NPU has {CONTEXTS}, so some were made again");
+    Ok(format!("{array} operations on the array, {graphs} graphs, {made} hardware contexts, {switches} switches"))
 }
 
 /// A script or program of `tests/clients`.

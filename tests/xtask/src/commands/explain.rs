@@ -24,6 +24,8 @@ const LIMIT: Duration = Duration::from_secs(1800);
 /// Tokens of the prompt, and tokens decoded. Different, so that one cannot pass for the other.
 const PROMPT: usize = 5;
 const DECODED: usize = 3;
+/// Tokens of the context of an ordinary run: so few that no token needs another graph than the one before.
+const CONTEXT: usize = 256;
 /// Families beside the demonstration's; those that `explain` says it was checked for.
 const FAMILIES: [&str; 11] =
     ["qwen2", "qwen3", "baichuan", "bloom", "falcon", "jais", "olmo", "refact", "starcoder", "cohere2", "gemma3"];
@@ -54,6 +56,20 @@ pub struct ExplainArgs {
 #[derive(Deserialize)]
 struct Explanation {
     passes: Vec<Pass>,
+    run: OrdinaryRun,
+}
+
+/// A prompt and tokens in one process.
+#[derive(Deserialize)]
+struct OrdinaryRun {
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+struct Step {
+    chains: u64,
+    contexts_made: u64,
+    context_switches: u64,
 }
 
 #[derive(Deserialize)]
@@ -105,8 +121,18 @@ pub fn run(args: &ExplainArgs, options: &Options) -> Result<()> {
         }
     }
     steps.check("prebuild, then a run", || rig.prebuild(&demo));
-    for model in models.iter().filter(|model| has_windows(model)) {
-        steps.check("two contexts and windows", || rig.contexts(model));
+    for model in models.iter().filter(|model| has_windows(model) || **model == demo) {
+        let name = model.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        for flash in [true, false] {
+            let title = |what: &str| format!("{name}: {what}, flash attention {}", on_or_off(flash));
+            steps.check(&title("an ordinary run"), || rig.ordinary_run(model, flash));
+            if has_windows(model) {
+                steps.check(&title("two contexts and windows"), || rig.contexts(model, flash));
+            }
+        }
+        if has_windows(model) {
+            steps.check(&format!("{name}: prebuild, then a run"), || rig.prebuild(model));
+        }
     }
     steps.report()?.finish("explain", options)
 }
@@ -130,15 +156,52 @@ impl Rig {
         command
     }
 
-    fn compare(&self, model: &Path, pass: &str, tokens: usize, flash: bool) -> Result<String> {
+    fn explain(&self, model: &Path, context: usize, flash: bool, more: &[&str]) -> Result<Explanation> {
         let folder = tempfile::tempdir()?;
         let mut command = self.program(&folder.path().join("cache"));
-        command.arg("explain").arg(model).args(["--json", "--ctx", &tokens.to_string()]);
-        command.args(["--flash-attention", on_or_off(flash)]);
+        command.arg("explain").arg(model).args(["--json", "--ctx", &context.to_string()]);
+        command.args(["--flash-attention", on_or_off(flash)]).args(more);
         let end = process::run(&mut command, LIMIT)?;
         ensure!(end.success(), "explain: {}; its output:\n{}", end.describe(), end.last_lines(8));
         ensure!(!folder.path().join("cache").exists(), "explain made a cache");
-        let explanation: Explanation = serde_json::from_str(&end.stdout).context("explain --json")?;
+        serde_json::from_str(&end.stdout).context("explain --json")
+    }
+
+    /// A prompt and tokens in one process: chains, hardware contexts and changes between them are as explained.
+    fn ordinary_run(&self, model: &Path, flash_attention: bool) -> Result<String> {
+        let prompt = "The three states of matter are".to_owned();
+        let request = Request { model: model.to_owned(), prompt, tokens: 6, threads: None, flash_attention };
+        let run = request.on_device(&self.session, |command| {
+            command.args(["-c", &CONTEXT.to_string(), "--no-warmup", "--ignore-eos"]);
+        })?;
+        let prompt = prompt_tokens(&run.finished.stderr)?;
+        let explained = self.explain(model, CONTEXT, flash_attention, &["--prompt", prompt])?;
+        let [prompt, first, token] = explained.run.steps[..] else { bail!("{} steps", explained.run.steps.len()) };
+        let device = run.device()?;
+        let further = device.graphs.computed.checked_sub(2).context("no token behind the first")?;
+        let counters = &device.counters;
+        let counted: [(_, _, fn(Step) -> u64); 3] = [
+            ("chains", counters.chains, |step| step.chains),
+            ("contexts made", counters.contexts_created, |step| step.contexts_made),
+            ("context switches", counters.context_switches, |step| step.context_switches),
+        ];
+        let mut seen = Vec::new();
+        for (what, counted, of) in counted {
+            let expected = of(prompt) + of(first) + further * of(token);
+            ensure!(
+                counted == expected,
+                "{counted} {what}, explained {} for the prompt, {} for the first token, {} for each of {further} more",
+                of(prompt),
+                of(first),
+                of(token)
+            );
+            seen.push(format!("{counted} {what}"));
+        }
+        Ok(format!("{} as explained", seen.join(", ")))
+    }
+
+    fn compare(&self, model: &Path, pass: &str, tokens: usize, flash: bool) -> Result<String> {
+        let explanation = self.explain(model, tokens, flash, &[])?;
         let explained = explanation.passes.iter().find(|found| found.name == pass).context("no such pass")?;
         let run = self.session.run("llama-bench", LIMIT, |command| {
             command.arg("-m").arg(model).args(["--no-warmup", "-r", "1", "-o", "json"]);
@@ -153,12 +216,12 @@ impl Rig {
     }
 
     /// Caches of two sizes take turns, and so do layers with a window and without one in each: none may overwrite the kernels of another.
-    fn contexts(&self, model: &Path) -> Result<String> {
+    fn contexts(&self, model: &Path, flash_attention: bool) -> Result<String> {
         let cache = tempfile::tempdir()?;
         let mut compiled = Vec::new();
         for (turn, context) in [256, 512, 256, 512].into_iter().enumerate() {
             let prompt = "the three states of matter are".to_owned();
-            let request = Request { model: model.to_owned(), prompt, tokens: 4, threads: None, flash_attention: true };
+            let request = Request { model: model.to_owned(), prompt, tokens: 4, threads: None, flash_attention };
             let run = request.on_device(&self.session, |command| {
                 command.args(["-ub", "32", "-c", &context.to_string()]).env("GGML_HSA_KERNEL_CACHE_DIR", cache.path());
             })?;
@@ -192,6 +255,13 @@ impl Rig {
         }
         Ok(seen.join("; "))
     }
+}
+
+/// The number of tokens that `llama-completion` says its prompt had.
+fn prompt_tokens(said: &str) -> Result<&str> {
+    let line = said.lines().find(|line| line.contains("prompt eval time"));
+    let (_, tokens) = line.and_then(|line| line.split_once('/')).context("llama.cpp did not say `prompt eval time`")?;
+    tokens.split_whitespace().next().context("llama.cpp did not say how many tokens the prompt had")
 }
 
 /// What `graphs` runs of a pass would count.
@@ -261,6 +331,13 @@ mod tests {
     fn counts(pairs: &[(&str, u64)]) -> Counts {
         let sums = SUMS.iter().map(|name| ((*name).to_owned(), 1));
         sums.chain(pairs.iter().map(|(name, count)| ((*name).to_owned(), *count))).collect()
+    }
+
+    #[test]
+    fn the_tokens_of_a_prompt_are_read() {
+        let said = "llama_perf: load time = 3 ms\ncommon_perf_print: prompt eval time =      12.70 ms /     6 tokens ( 2.1 ms per token)";
+        assert_eq!(prompt_tokens(said).unwrap(), "6");
+        assert!(prompt_tokens("nothing").is_err());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::process::Finished;
 use crate::session::{DeviceOptions, Options, Session};
 use crate::stats::{DeviceStats, Stats};
 use crate::steps::Steps;
-use crate::{library, process};
+use crate::{build, library, process, small_disk};
 use aie_hal::KernelArtifact;
 use aie_hal::format::extent::ArgumentExtent;
 use anyhow::{Context, Result, bail, ensure};
@@ -21,6 +21,9 @@ use std::time::{Duration, Instant};
 
 const TOKENS: usize = 16;
 const PROMPT: &str = "The three states of matter are";
+/// Enough for a few kernels.
+const DISK_KIB: usize = 256;
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// Check every source of kernels: compiled, cached, from a directory, embedded, or none.
 #[derive(Debug, Args)]
@@ -132,6 +135,7 @@ pub fn run(args: &StoreArgs, options: &Options) -> Result<()> {
         ensure!(run.host() == 0 && run.array() > 0, "{} operations ran on the host", run.host());
         Ok(())
     })?;
+    rig.full_disk(&mut steps, text);
     array_idle(&rig, &mut steps, text)?;
     let generated = rig.generate(&first.stats)?;
     let directory = [off, ("GGML_HSA_KERNEL_DIR", text_of(&generated)?)];
@@ -254,6 +258,38 @@ impl Rig {
         fs::rename(other, one)?;
         fs::rename(&spare, other)?;
         Ok(target)
+    }
+
+    /// A cache on a disk that is full after a few kernels, and cannot take those that are made behind them.
+    fn full_disk(&self, steps: &mut Steps, text: &str) {
+        let disk = self.root.path().join("disk");
+        let full = "No space left on device";
+        steps.check("a full disk", || {
+            fs::create_dir(&disk)?;
+            let mut command = self.session.on_device("llama-completion", None)?;
+            command.env(CACHE, disk.join("cache"));
+            let finished = self.request.run(small_disk::command(&command, &disk, DISK_KIB), |_| ())?;
+            require_success(&finished)?;
+            ensure!(finished.stdout == text, "the text differs: {}", finished.stdout);
+            let said = library_messages(&finished.stderr);
+            once(&said, full)?;
+            Ok(said.into_iter().find(|line| line.contains(full)).unwrap_or_default())
+        });
+        steps.check("prebuild on a full disk", || {
+            let program = build::cargo(&build::RELEASE, self.offline)?.executable("bin", "ggml-hsa")?;
+            let mut command = Command::new(program);
+            process::clear_settings(&mut command);
+            command.env(CACHE, disk.join("cache")).arg("prebuild").arg(&self.request.model);
+            command.args(["--device", &self.session.device, "--prompt", "1-8", "--json"]);
+            let finished = process::run(&mut small_disk::command(&command, &disk, DISK_KIB), LIMIT)?;
+            let (code, said) = (finished.status.code(), &finished.stderr);
+            ensure!(code == Some(1), "{} and not exit code 1: {said}", finished.describe());
+            ensure!(said.contains(full), "`{full}` is not said: {said}");
+            let report: serde_json::Value = serde_json::from_str(&finished.stdout)?;
+            let lost = report["lost"].as_u64().context("no number of lost kernels")?;
+            ensure!(lost > 0 && report["made"].as_u64() > Some(lost), "{report}");
+            Ok(format!("{} made, {lost} of them not cached", report["made"]))
+        });
     }
 
     /// Has the generator make the kernels that a run has missed, and packs of them.

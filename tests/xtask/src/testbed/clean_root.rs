@@ -7,7 +7,7 @@
 
 use super::stamped::Kind;
 use crate::apt::{self, PrivateApt};
-use crate::process::{self, Finished, run_helper};
+use crate::process::{self, Finished, is_superuser, run_helper};
 use crate::{build, library};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -159,12 +159,6 @@ fn enter(root: &Path, user: Option<&str>, line: &[impl AsRef<OsStr>]) -> Command
     ]);
     command.args([&format!("HOME={home}"), "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive"]).args(line);
     command
-}
-
-/// Whether this program runs as the superuser.
-fn is_superuser() -> bool {
-    use std::os::unix::fs::MetadataExt;
-    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
 impl Stamp {
