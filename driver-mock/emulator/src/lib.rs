@@ -41,8 +41,10 @@
 pub mod array;
 pub mod core;
 pub mod design;
+mod noise;
 
 pub use array::{
-    Array, ArrayError, HostMemory, Interval, LoadError, LockValues, Occupation, Outcome, Resource, Rules, Timing, Use,
+    Array, ArrayError, HostMemory, Interval, LoadError, LockValues, Occupation, Outcome, Resource, Rules, Timing,
+    Undefined, Use,
 };
 pub use core::Jumps;

@@ -29,10 +29,11 @@ pub use error::{ArrayError, DmaProblem};
 pub use host::HostMemory;
 pub use loader::{LoadError, Outcome};
 pub use report::{Report, Waiter, What, Who};
-pub use rules::{LockValues, Rules};
+pub use rules::{LockValues, Rules, Undefined};
 pub use timeline::{Interval, Occupation};
 
 use crate::core::{Core, EarlyRead, Layout};
+use crate::noise::Noise;
 use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::register::TileKind;
 use aie_isa::Isa;
@@ -75,7 +76,7 @@ pub struct Array {
 const CYCLE_LIMIT: u64 = 4_000_000_000;
 
 impl Array {
-    /// An array of columns with a shim, a mem tile and `rows - 2` cores each, as after reset: memory and locks zero.
+    /// An array of columns with a shim, a mem tile and `rows - 2` cores each, as after reset: locks zero, and noise in memory.
     pub fn new(isa: &'static Isa, columns: u8, rows: u8) -> Self {
         Self::with_rules(isa, columns, rows, Rules::default())
     }
@@ -93,12 +94,16 @@ impl Array {
                 let index = |column, row| usize::from(column) * usize::from(rows) + usize::from(row);
                 let places = sinks.iter().map(|sink| Place::new(tiles.len(), *sink, index)).collect();
                 let switch = Switch::new(kind);
+                let mut memory = vec![0; tile::memory_bytes(kind)];
+                if let Undefined::Noise(seed) = rules.undefined {
+                    Noise::new(seed, id.into()).fill(&mut memory);
+                }
                 tiles.push(Tile {
                     index: tiles.len(),
                     kind,
                     column,
                     row,
-                    memory: vec![0; tile::memory_bytes(kind)],
+                    memory,
                     locks: vec![0; locks],
                     releases: vec![Releases::default(); locks],
                     channels: [(); 2].map(|()| std::iter::repeat_with(Channel::default).take(channels).collect()),
@@ -109,6 +114,7 @@ impl Array {
                     core: (kind == TileKind::Core).then(|| {
                         let mut core = Core::new(isa, Arc::clone(&layout), PROGRAM, id);
                         core.set_jumps(rules.jumps);
+                        core.set_undefined(rules.undefined);
                         core.reset();
                         core
                     }),

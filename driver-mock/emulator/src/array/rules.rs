@@ -11,6 +11,24 @@ pub struct Rules {
     pub lock_values: LockValues,
     /// Jumps of AIE2P to addresses that are not multiples of 16.
     pub jumps: Jumps,
+    /// Memory and registers of cores that nothing has written.
+    pub undefined: Undefined,
+}
+
+/// What is in memory, and in the registers of cores after a reset, before something is written there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undefined {
+    /// Noise of this seed: as on silicon, where it is what others left.
+    Noise(u64),
+    /// Zeros, for programs whose results were only ever seen there.
+    Zero,
+}
+
+impl Default for Undefined {
+    /// The same noise in every run.
+    fn default() -> Self {
+        Self::Noise(0x6169_6532)
+    }
 }
 
 /// What becomes of a lock value above 63: an initial one, or the sum of a release.

@@ -23,6 +23,8 @@ mod stream_header;
 mod vector;
 mod width;
 
+use crate::array::Undefined;
+use crate::noise::Noise;
 use aie_isa::{DecodeError, Instruction, Isa, Kind, Register};
 pub use early_reads::EarlyRead;
 use early_reads::EarlyReads;
@@ -273,6 +275,7 @@ pub struct Core {
     pipeline: Pipeline,
     core_id: u32,
     jumps: Jumps,
+    undefined: Undefined,
 }
 
 impl Core {
@@ -282,12 +285,17 @@ impl Core {
     pub fn new(isa: &'static Isa, layout: Arc<Layout>, program_bytes: usize, core_id: u32) -> Self {
         let jumps = Jumps::default();
         let (program, pipeline) = (Program::new(program_bytes), Pipeline::new(isa, &layout, core_id, jumps));
-        Self { isa, layout, program, pipeline, core_id, jumps }
+        Self { isa, layout, program, pipeline, core_id, jumps, undefined: Undefined::Zero }
     }
 
     /// Sets what unaligned jumps do, from the next reset on.
     pub fn set_jumps(&mut self, jumps: Jumps) {
         self.jumps = jumps;
+    }
+
+    /// Sets what registers have that nothing has written, from the next reset on.
+    pub fn set_undefined(&mut self, undefined: Undefined) {
+        self.undefined = undefined;
     }
 
     /// Back to the state after reset; program memory stays.
@@ -296,6 +304,10 @@ impl Core {
         early_reads.iter_mut().for_each(|early_reads| early_reads.reset());
         self.pipeline = Pipeline::new(self.isa, &self.layout, self.core_id, self.jumps);
         self.pipeline.early_reads = early_reads;
+        if let Undefined::Noise(seed) = self.undefined {
+            let noise = Noise::new(seed, u64::from(self.core_id) | 1 << 32);
+            self.pipeline.registers.fill(self.isa, &self.layout, noise);
+        }
         self.program.tidy();
     }
 

@@ -4,6 +4,7 @@
 //! in cycles of the core: an operand in stage k of an instruction issued in cycle c acts at time c + k. A read at time t sees
 //! the writes of times before t; where both ends share a bypass, also those at t.
 
+use crate::noise::Noise;
 use aie_isa::{Bypass, Isa, Register};
 
 /// The widest register: an accumulator of 2048 bits.
@@ -205,6 +206,23 @@ pub struct Registers {
 impl Registers {
     pub fn new(layout: &Layout) -> Self {
         Self { file: vec![0; layout.bytes], landing: Default::default() }
+    }
+
+    /// Fills the registers that a reset does not define. It defines modes, status, the loop counter and the core's number.
+    pub fn fill(&mut self, isa: &Isa, layout: &Layout, mut noise: Noise) {
+        for (info, span) in isa.registers().iter().zip(&layout.offsets) {
+            let Some(span) = span else { continue };
+            let name = info.name.to_ascii_lowercase();
+            if name == "lc" || name == "core_id" || name.starts_with("cr") || name.starts_with("sr") {
+                continue;
+            }
+            let place = &mut self.file[span.range()];
+            noise.fill(place);
+            let above = info.bits.next_multiple_of(32) - info.bits;
+            if let Some(last) = place.last_chunk_mut() {
+                *last = (u32::from_le_bytes(*last) & u32::MAX >> above).to_le_bytes();
+            }
+        }
     }
 
     /// Puts the results of a time into the file. To be called once for each time, in order.

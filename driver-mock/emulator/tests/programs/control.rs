@@ -30,6 +30,7 @@ const COUNT: &str = "
 /// A reset begins the program again with all registers clear; memory and program stay.
 pub fn restart(machine: Machine) -> Check {
     let mut rig = Rig::new(machine);
+    rig.words(CORE, OUT, &[0]);
     rig.program(CORE, COUNT);
     rig.run_to_end()?;
     rig.expect(CORE, OUT, &[5, 1])?;
@@ -47,6 +48,7 @@ pub fn restart(machine: Machine) -> Check {
 pub fn stop_and_go_on(machine: Machine) -> Check {
     let mut rig = Rig::new(machine);
     let text = "movxm p0, #0x70400\nmovx r1, #3\nmovx r0, #-1\nacq #48, r0\nst r1, [p0, #0]\nnop\nnop\nnop\nnop\ndone";
+    rig.words(CORE, OUT, &[0]);
     rig.program(CORE, text);
     rig.run()?;
     rig.write(CORE, core_control::enable(false));
@@ -61,8 +63,10 @@ pub fn stop_and_go_on(machine: Machine) -> Check {
 /// Without its column's clock nothing moves; with it again everything continues.
 pub fn column_clock(machine: Machine) -> Check {
     let mut rig = Rig::new(machine);
+    rig.words(CORE, OUT, &[0]);
     rig.program(CORE, COUNT);
     rig.words(MEM, 0, &[1, 2, 3, 4]);
+    rig.words(MEM, 0x100, &[0; 4]);
     let bd = MemTileBd { address: MemTileBd::OWN_MEMORY, length: 4, valid: true, ..MemTileBd::default() };
     rig.mem_bd(MEM, 0, bd);
     rig.mem_bd(MEM, 1, MemTileBd { address: MemTileBd::OWN_MEMORY + 0x40, ..bd });

@@ -1,7 +1,7 @@
 //! What silicon loses or breaks without a word is an error here, at the operation that does it.
 
 use super::rig::{At, Machine, Rig};
-use aie_emulator::{Array, Jumps, LockValues, Outcome, Rules};
+use aie_emulator::{Array, Jumps, LockValues, Outcome, Rules, Undefined};
 use aie_hal::format::bd::{CoreBd, MemTileBd, ShimBd};
 use aie_hal::format::cdo::{Cdo, CdoBuilder};
 use aie_hal::format::dma_channel::Direction::{MemoryToStream, StreamToMemory};
@@ -295,4 +295,31 @@ fn shims_have_no_quality_of_service() {
         }
         assert_eq!(found.map_err(|_| ()), expected);
     }
+}
+
+/// Stores register `r1`, after `prologue`, and what memory has at 0x100.
+fn undefined(prologue: &str, memory: &[u32]) -> [u32; 2] {
+    let mut rig = rig();
+    rig.words(CORE, 0x100, memory);
+    rig.program(
+        CORE,
+        &format!("movxm p0, #0x70400\nmovxm p1, #0x70100\n{prologue}lda r2, [p1], #4\nst r1, [p0], #4\n{}st r2, [p0], #4\nnop\nnop\ndone", "nop\n".repeat(7)),
+    );
+    rig.load().unwrap();
+    rig.array.settle(&mut rig.host).unwrap();
+    [0x400, 0x404].map(|at| rig.array.read(CORE.0, CORE.1, at).unwrap())
+}
+
+#[test]
+fn nothing_is_zero_that_nobody_has_defined() {
+    assert_eq!(undefined("movx r1, #42\n", &[7]), [42, 7]);
+    let [register, memory] = undefined("", &[]);
+    assert!(register != 0 && memory != 0 && register != memory, "{register:#x} {memory:#x}");
+    // The noise is the same in every run, and another for each tile.
+    assert_eq!(undefined("", &[]), [register, memory]);
+    let array = rig().array;
+    assert_ne!(array.read(0, 1, 0x100), array.read(1, 1, 0x100));
+    let mut zero = Rules::default();
+    zero.undefined = Undefined::Zero;
+    assert_eq!(Array::with_rules(Isa::aie2(), 1, 3, zero).read(0, 1, 0x100), Ok(0));
 }
