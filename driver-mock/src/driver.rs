@@ -96,7 +96,7 @@ impl Driver for MockDriver {
                 let mut compiled = CompiledArray::new(Arc::clone(&arch));
                 options.cycles.into_iter().for_each(|cycles| compiled.set_cycle_limit(cycles));
                 if let Some(path) = &options.trace {
-                    let trace = Trace::create(path, arch.cost.clock_mhz);
+                    let trace = Trace::create(path, arch.cost.clock_mhz.expected);
                     let why = |error| format!("{} cannot be made: {error}", path.display());
                     compiled.set_trace(trace.map_err(|error| uri.invalid_param("trace", why(error)))?);
                 }

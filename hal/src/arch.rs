@@ -117,7 +117,20 @@ pub struct PciId {
     pub name: String,
 }
 
-/// Costs for a virtual clock. Each value is a measurement published by others on hardware; the file names the source.
+/// A quantity on which machines, firmwares or authors differ: the smallest and the largest published value, and one to expect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Estimate {
+    /// The smallest published value.
+    pub low: u64,
+    /// What to count with where one value is needed.
+    pub expected: u64,
+    /// The largest published value.
+    pub high: u64,
+}
+
+/// Costs, for the virtual clock, for predictions and for how much goes into a chain. Each value is a measurement published by
+/// others on hardware; the file names the source. A virtual clock takes the expected values, the budget of a chain the slow ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CostModel {
@@ -129,10 +142,45 @@ pub struct CostModel {
     pub chain_ns: u64,
     /// Each further command in a chain, in nanoseconds.
     pub command_ns: u64,
-    /// Reachable DDR bandwidth in bytes per second.
-    pub ddr_bytes_per_second: u64,
-    /// Array clock in MHz.
-    pub clock_mhz: u64,
+    /// One operation of an instruction stream (a write, a block write, a push to a task queue), in nanoseconds. The command
+    /// processor executes them one after the other.
+    pub operation_ns: Estimate,
+    /// From one task of a channel to the next when the channel was idle in between, in cycles of the array.
+    pub task_start_idle_cycles: Estimate,
+    /// The same when the next task was already in the channel's queue.
+    pub task_start_busy_cycles: Estimate,
+    /// Reachable DDR bandwidth of all shim channels together, in bytes per second and direction.
+    pub ddr_bytes_per_second: Estimate,
+    /// What one shim channel reads alone, in bytes per second.
+    pub channel_bytes_per_second: Estimate,
+    /// Array clock in MHz, from the lowest step of the kernel driver to the highest that was measured.
+    pub clock_mhz: Estimate,
+}
+
+impl Estimate {
+    /// A value on which nobody differs.
+    #[must_use]
+    pub const fn exactly(value: u64) -> Self {
+        Self { low: value, expected: value, high: value }
+    }
+}
+
+impl CostModel {
+    /// Nanoseconds in which `bytes` pass the memory interface at `bytes_per_second`, rounded up.
+    #[must_use]
+    pub fn transfer_ns(bytes: u64, bytes_per_second: u64) -> u64 {
+        let ns = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(bytes_per_second.max(1)));
+        u64::try_from(ns).unwrap_or(u64::MAX)
+    }
+
+    /// Nanoseconds that a dispatch takes whose stream has `operations` and which moves `bytes`, at the slow ends of the ranges. What
+    /// its cores compute is not in it.
+    #[must_use]
+    pub fn slow_dispatch_ns(&self, operations: u64, bytes: u64) -> u64 {
+        self.command_ns
+            .saturating_add(self.operation_ns.high.saturating_mul(operations))
+            .saturating_add(Self::transfer_ns(bytes, self.ddr_bytes_per_second.low))
+    }
 }
 
 /// One generation.

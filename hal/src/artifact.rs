@@ -113,6 +113,7 @@ pub struct KernelArtifact {
     pdi: Arc<[u8]>,
     instructions: Arc<[u8]>,
     argument_count: usize,
+    operation_count: usize,
     has_completion_token: bool,
     digest: Digest,
     identity: Digest,
@@ -148,11 +149,23 @@ impl KernelArtifact {
         if found != generation {
             return Err(ArtifactError::Generation { name, arch, expected: generation, found });
         }
-        let (argument_count, has_completion_token) = (stream.argument_count(), stream.has_completion_token());
+        let (argument_count, operation_count) = (stream.argument_count(), stream.operations().count());
+        let has_completion_token = stream.has_completion_token();
         let digest = Digest::of(&pdi::canonical(&pdi));
         let identity = identity_of(&digest, &instructions);
         let maker = None;
-        Ok(Self { name, arch, pdi, instructions, argument_count, has_completion_token, digest, identity, maker })
+        Ok(Self {
+            name,
+            arch,
+            pdi,
+            instructions,
+            argument_count,
+            operation_count,
+            has_completion_token,
+            digest,
+            identity,
+            maker,
+        })
     }
 
     /// The same kernel, whose streams `maker` makes when its dispatches run. The stream that it has is an example then: one that
@@ -186,10 +199,19 @@ impl KernelArtifact {
             }
             _ => {}
         }
-        let (argument_count, has_completion_token) = (stream.argument_count(), stream.has_completion_token());
+        let (argument_count, operation_count) = (stream.argument_count(), stream.operations().count());
+        let has_completion_token = stream.has_completion_token();
         let identity = identity_of(&self.digest, &instructions);
         let maker = None;
-        Ok(Self { instructions, argument_count, has_completion_token, identity, maker, ..self.clone() })
+        Ok(Self {
+            instructions,
+            argument_count,
+            operation_count,
+            has_completion_token,
+            identity,
+            maker,
+            ..self.clone()
+        })
     }
 
     /// The same kernel under another name.
@@ -262,6 +284,13 @@ impl KernelArtifact {
     #[must_use]
     pub fn argument_count(&self) -> usize {
         self.argument_count
+    }
+
+    /// Operations of the instruction stream, which the command processor executes one after the other. Of a kernel with a
+    /// [`StreamMaker`] those of its example.
+    #[must_use]
+    pub fn operation_count(&self) -> usize {
+        self.operation_count
     }
 
     /// Whether the instructions wait for any output. A dispatch of a kernel that does not is complete before

@@ -199,6 +199,7 @@ fn prepare(
             arguments: command.arguments.len(),
             bytes: command.arguments.iter().map(|(_, bytes)| *bytes as u64).sum(),
             busy_ns: 0,
+            operations: 0,
         })
         .collect();
     agent.npu.submit_chain(context, &chain).map_err(silicon)?;
@@ -304,7 +305,9 @@ fn execute(
     let words = head.into_iter().chain(indices).collect();
     let encoded = array::Command { unit: command.pdi, is_elf: false, words };
     let ran = array.run(pdis, &[encoded], command, || fault);
-    ran.charged.iter().for_each(|command| agent.npu.charge_compute(command.busy_ns, command.bytes));
+    for command in &ran.charged {
+        agent.npu.charge_compute(command.busy_ns, command.bytes, command.operations);
+    }
     match ran.outcome {
         Outcome::Completed => Ok(()),
         Outcome::GivenUp(_) => Err((HSA_AMD_AIE_ERT_STATE_ABORT, "the fault plan says so".into())),

@@ -34,6 +34,7 @@ pub(crate) fn run(
         arguments: arguments.len(),
         bytes,
         busy_ns: 0,
+        operations: 0,
     }));
     let accepted = device.npu.submit_chain(chain.context(), &scratch.commands);
     accepted.map_err(|rejection| failure(None, device.context_error(rejection)))?;
@@ -78,7 +79,7 @@ fn dispatch(
             let stream = stream.map_err(|error| DeviceError::Unsupported(format!("{}: {error}", what())))?;
             let completed = device.compiled.lock().run(dispatch.artifact, &stream, &arguments, Some(&allowed));
             let completed = completed.map_err(|reason| timeout(&reason))?;
-            device.npu.charge_compute(completed.busy_ns, dispatch.bytes);
+            device.npu.charge_compute(completed.busy_ns, dispatch.bytes, completed.operations);
             for output in dispatch.results()?.into_iter().filter_map(Span::writable) {
                 if fault == Some(CommandFault::Garbage) {
                     overwrite_with_nonsense(output);

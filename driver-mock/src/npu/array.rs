@@ -191,7 +191,7 @@ impl Array {
         let mut instructions = std::mem::take(&mut self.instructions);
         for (index, command) in commands.iter().enumerate() {
             let arguments = command.words.len() / WORDS_PER_ARGUMENT;
-            let mut charged = ChainCommand { pdi: command.unit, arguments, bytes: 0, busy_ns: 0 };
+            let mut charged = ChainCommand { pdi: command.unit, arguments, bytes: 0, busy_ns: 0, operations: 0 };
             let ended = self.execute(units, command, memory, fault(), &mut instructions, &mut charged);
             (job.last, job.outcome) = (index, ended.unwrap_or_else(|failed| failed));
             if command.unit < units.len() {
@@ -258,7 +258,7 @@ impl Array {
             charged.bytes += length as u64;
         }
         let garbage = fault == Some(CommandFault::Garbage);
-        Ok(self.call(&prepared.name, kernel, &arguments, garbage, &mut charged.busy_ns))
+        Ok(self.call(&prepared.name, kernel, &arguments, garbage, charged))
     }
 
     /// The kernel of a PDI with the instructions at a device address.
@@ -306,13 +306,13 @@ impl Array {
         kernel: &Kernel,
         arguments: &[Span<'_>],
         garbage: bool,
-        busy_ns: &mut u64,
+        charged: &mut ChainCommand,
     ) -> Outcome {
         match kernel {
             Kernel::Reference(kernel) => self.call_reference(name, &**kernel, arguments, garbage),
             Kernel::Compiled(artifact) => match self.compiled.run(artifact, artifact.instructions(), arguments, None) {
                 Ok(completed) => {
-                    *busy_ns = completed.busy_ns;
+                    (charged.busy_ns, charged.operations) = (completed.busy_ns, completed.operations);
                     if garbage {
                         completed.written(arguments).filter_map(Span::writable).for_each(overwrite_with_nonsense);
                     }

@@ -2,7 +2,7 @@
 //!
 //! The values are published measurements ([`CostModel`] names them); the clock only adds. It knows no overlap, so it is an
 //! upper estimate for a schedule and good for comparing two schedules. Host calls cost nothing on it. A reference kernel costs
-//! the bytes it moves; a compiled one the cycles the emulated array counted, if these take longer.
+//! the bytes it moves; a compiled one the cycles the emulated array counted, if these take longer, and the operations of its stream.
 
 use aie_hal::arch::CostModel;
 
@@ -47,20 +47,22 @@ impl VirtualClock {
         self.pass(self.transfer_ns(bytes));
     }
 
-    /// The array is busy for `ns` while `bytes` pass, which have been charged: what is longer counts.
-    pub fn compute(&mut self, ns: u64, bytes: u64) {
+    /// The array is busy for `ns` while `bytes` pass, which have been charged: what is longer counts. The `operations` of the stream
+    /// come to that, since streams configure before they move.
+    pub fn compute(&mut self, ns: u64, bytes: u64, operations: u64) {
         self.pass(ns.saturating_sub(self.transfer_ns(bytes)));
+        self.pass(self.cost.operation_ns.expected.saturating_mul(operations));
     }
 
     fn transfer_ns(&self, bytes: u64) -> u64 {
-        let ns = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(self.cost.ddr_bytes_per_second.max(1)));
-        u64::try_from(ns).unwrap_or(u64::MAX)
+        CostModel::transfer_ns(bytes, self.cost.ddr_bytes_per_second.expected)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use aie_hal::arch::Estimate;
 
     fn clock() -> VirtualClock {
         VirtualClock::new(CostModel {
@@ -68,8 +70,12 @@ mod tests {
             context_switch_ns_per_column: 360_000,
             chain_ns: 50_000,
             command_ns: 30_000,
-            ddr_bytes_per_second: 50_000_000_000,
-            clock_mhz: 1800,
+            operation_ns: Estimate { low: 86, expected: 190, high: 420 },
+            task_start_idle_cycles: Estimate::exactly(2800),
+            task_start_busy_cycles: Estimate::exactly(520),
+            ddr_bytes_per_second: Estimate { low: 45_000_000_000, expected: 50_000_000_000, high: 57_000_000_000 },
+            channel_bytes_per_second: Estimate::exactly(12_800_000_000),
+            clock_mhz: Estimate::exactly(1800),
         })
     }
 
@@ -93,11 +99,15 @@ mod tests {
         assert_eq!(clock.now_ns, 1);
         clock.move_bytes(51);
         assert_eq!(clock.now_ns, 3);
-        clock.compute(5, 51);
-        clock.compute(1, 51);
+        clock.compute(5, 51, 0);
+        clock.compute(1, 51, 0);
         assert_eq!(clock.now_ns, 6);
+        // Operations take their time whether the array waits for memory or not.
+        clock.compute(1, 51, 2);
+        clock.compute(5, 51, 2);
+        assert_eq!(clock.now_ns, 6 + 2 * 190 + 3 + 2 * 190);
         clock.pass(u64::MAX);
-        clock.compute(u64::MAX, 0);
+        clock.compute(u64::MAX, 0, u64::MAX);
         clock.move_bytes(u64::MAX);
         assert_eq!(clock.now_ns, u64::MAX);
     }

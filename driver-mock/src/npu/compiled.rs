@@ -77,7 +77,7 @@ pub struct CompiledArray {
 impl CompiledArray {
     /// An array of generation `arch`, without a PDI.
     pub fn new(arch: Arc<Arch>) -> Self {
-        let cycle_limit = WATCHDOG_NS.saturating_mul(arch.cost.clock_mhz) / 1000;
+        let cycle_limit = WATCHDOG_NS.saturating_mul(arch.cost.clock_mhz.expected) / 1000;
         Self { arch, cycle_limit, trace: None, loaded: None, bundles: 0 }
     }
 
@@ -136,7 +136,11 @@ impl CompiledArray {
         }
         let cycles = array.timing().cycles;
         self.loaded = Some((*kernel.digest(), array));
-        Ok(Completed { busy_ns: cycles * 1000 / self.arch.cost.clock_mhz.max(1), written: memory.written })
+        Ok(Completed {
+            busy_ns: cycles * 1000 / self.arch.cost.clock_mhz.expected.max(1),
+            operations: stream.operations().count() as u64,
+            written: memory.written,
+        })
     }
 
     fn load(&self, kernel: &KernelArtifact, memory: &mut ArgumentMemory<'_>) -> Result<Array, String> {
@@ -157,6 +161,8 @@ impl CompiledArray {
 pub struct Completed {
     /// Nanoseconds for which the array was busy with it.
     pub busy_ns: u64,
+    /// Operations of the stream that it ran.
+    pub operations: u64,
     /// For every argument, whether it was written.
     written: Vec<bool>,
 }

@@ -65,6 +65,8 @@ pub struct ChainCommand {
     pub bytes: u64,
     /// Nanoseconds for which it keeps the array busy, moving those bytes included; 0 where nobody has counted.
     pub busy_ns: u64,
+    /// Operations of its stream; 0 where nobody has counted.
+    pub operations: u64,
 }
 
 #[derive(Debug)]
@@ -256,7 +258,7 @@ impl SimulatedNpu {
         state.counts.chains += 1;
         state.counts.commands += chain.len() as u64;
         state.clock.run_chain(chain.len(), chain.iter().map(|c| c.bytes).sum());
-        chain.iter().for_each(|command| state.clock.compute(command.busy_ns, command.bytes));
+        chain.iter().for_each(|command| state.clock.compute(command.busy_ns, command.bytes, command.operations));
         Ok(state.clock.now_ns - before)
     }
 
@@ -265,9 +267,10 @@ impl SimulatedNpu {
         self.state.lock().clock.move_bytes(bytes);
     }
 
-    /// Charges what a command that was accepted before has turned out to take, see [`ChainCommand::busy_ns`].
-    pub fn charge_compute(&self, busy_ns: u64, bytes: u64) {
-        self.state.lock().clock.compute(busy_ns, bytes);
+    /// Charges what a command that was accepted before has turned out to take: see [`ChainCommand::busy_ns`] and
+    /// [`ChainCommand::operations`].
+    pub fn charge_compute(&self, busy_ns: u64, bytes: u64, operations: u64) {
+        self.state.lock().clock.compute(busy_ns, bytes, operations);
     }
 
     /// Charges time in which the array does nothing, in nanoseconds.

@@ -17,7 +17,7 @@ fn configured(npu: &SimulatedNpu, pdis: usize) -> ContextId {
     context
 }
 
-const COMMAND: ChainCommand = ChainCommand { pdi: 0, arguments: 1, bytes: 0, busy_ns: 0 };
+const COMMAND: ChainCommand = ChainCommand { pdi: 0, arguments: 1, bytes: 0, busy_ns: 0, operations: 0 };
 
 #[test]
 fn forty_commands_with_two_arguments_fill_a_chain() {
@@ -117,7 +117,7 @@ fn charges_creation_switches_chains_and_bytes() {
     npu.submit_chain(a, &[COMMAND]).unwrap();
     expected += cost.chain_ns;
     assert_eq!(npu.elapsed_ns(), expected);
-    npu.submit_chain(b, &[ChainCommand { bytes: cost.ddr_bytes_per_second, ..COMMAND }; 3]).unwrap();
+    npu.submit_chain(b, &[ChainCommand { bytes: cost.ddr_bytes_per_second.expected, ..COMMAND }; 3]).unwrap();
     expected += 8 * cost.context_switch_ns_per_column + cost.chain_ns + 2 * cost.command_ns + 3_000_000_000;
     assert_eq!(npu.elapsed_ns(), expected);
     npu.submit_chain(b, &[COMMAND]).unwrap();

@@ -8,7 +8,7 @@ use crate::npu::OpenNpu;
 use aie_conformance::kernels;
 use aie_conformance::rig::{at, finished, signalling};
 pub(crate) use aie_conformance::rig::{host_view as bytes, whole};
-use aie_hal::arch::Limits;
+use aie_hal::arch::{Estimate, Limits};
 use aie_hal::backend::OpenDevice;
 use aie_hal::format::reference;
 use aie_hal::host_function;
@@ -81,7 +81,7 @@ impl Rig {
     /// On a generation whose memory brings so many bytes a second, so that dispatches are expected to take long.
     pub(crate) fn with_bandwidth(bytes_per_second: u64) -> Self {
         let mut arch = Arch::clone(&ArchRegistry::builtin().get("aie2p").unwrap());
-        arch.cost.ddr_bytes_per_second = bytes_per_second;
+        arch.cost.ddr_bytes_per_second = Estimate::exactly(bytes_per_second);
         let agent = CpuAgent::new(|_| {});
         Self::on(agent.clone(), agent, arch, None)
     }

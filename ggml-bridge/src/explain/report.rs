@@ -3,7 +3,7 @@
 use super::contexts::Contexts;
 use super::ordinary_run::OrdinaryRun;
 use super::planning::{Planned, plan};
-use super::prediction::Prediction;
+use super::prediction::{Prediction, Submitted};
 use super::sequence::{Configuration, Joins, Sequence, Stretch};
 use crate::config::Config;
 use crate::model::arena::Place;
@@ -247,7 +247,7 @@ impl Pass {
         let mut operations: Vec<Operation> = share.operations.iter().map(operation).collect();
         let list = plan.commands();
         let (limits, arch) = (context.hal.limits(), context.hal.arch());
-        let Sequence { stretches, configurations, joins, chains, context_switches } =
+        let Sequence { stretches, configurations, joins, chains, context_switches, operations: executed } =
             list.map_or_else(Sequence::default, |list| Sequence::of(list, &mut Contexts::new(limits), limits, arch));
         let mut sources = BTreeMap::new();
         for operation in operations.iter().filter(|operation| operation.array > 0) {
@@ -255,7 +255,8 @@ impl Pass {
             let source = if kernel == from { kernel.to_owned() } else { format!("{kernel} ({from})") };
             *sources.entry(source).or_default() += 1;
         }
-        let predicted = Prediction::of(&mut operations, chains, joins.places_at_least, arch);
+        let submitted = Submitted { chains, places: joins.places_at_least, operations: executed };
+        let predicted = Prediction::of(&mut operations, submitted, arch);
         let sum = |of: fn(&Operation) -> u64| operations.iter().map(of).sum::<u64>();
         Self {
             name,

@@ -82,6 +82,8 @@ pub struct Sequence {
     pub chains: usize,
     /// Times a chain needs another hardware context than the chain before it.
     pub context_switches: u64,
+    /// Operations of the streams of all dispatches that are machine code.
+    pub operations: u64,
 }
 
 impl Sequence {
@@ -97,6 +99,9 @@ impl Sequence {
                     let artifact = executable.artifact();
                     let configuration = found.configuration(artifact, arch);
                     found.configurations[configuration].dispatches += 1;
+                    if found.configurations[configuration].code {
+                        found.operations += artifact.operation_count() as u64;
+                    }
                     let joined = joining.dispatch(configuration, artifact, bindings.iter().map(|binding| &binding.of));
                     let chain = match joined {
                         Some(arguments) => chains.grow(chain_command_bytes(arguments), limits),

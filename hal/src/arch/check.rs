@@ -3,7 +3,7 @@
 //! The type system checks that a value is a number; this checks that it can be one of an array: counts are not zero, sizes
 //! divide into banks, rows add up. Code that divides by a value of an [`Arch`] relies on it.
 
-use super::{Arch, FirmwareVersion, Mmul, PciId, Tile};
+use super::{Arch, CostModel, Estimate, FirmwareVersion, Mmul, PciId, Tile};
 use std::fmt::{Display, Formatter};
 use thiserror::Error;
 
@@ -85,10 +85,7 @@ pub(super) fn check(arch: &Arch) -> Result<(), ContradictionError> {
         check_dma(name, tile)?;
     }
     check_limits(arch)?;
-    let cost = &arch.cost;
-    for (key, value) in [("ddr_bytes_per_second", cost.ddr_bytes_per_second), ("clock_mhz", cost.clock_mhz)] {
-        positive("[cost]", &[(key, usize::from(value != 0))])?;
-    }
+    check_cost(&arch.cost)?;
     check_mmul(arch)?;
     check_pci(arch)
 }
@@ -130,6 +127,26 @@ fn check_limits(arch: &Arch) -> Result<(), ContradictionError> {
     for (key, value) in [("max_alignment", limits.max_alignment), ("granule", limits.granule)] {
         if !value.is_power_of_two() {
             return contradiction(format!("[limits] `{key}` is {value}; it has to be a power of two"));
+        }
+    }
+    Ok(())
+}
+
+fn check_cost(cost: &CostModel) -> Result<(), ContradictionError> {
+    for (key, value) in [
+        ("operation_ns", cost.operation_ns),
+        ("task_start_idle_cycles", cost.task_start_idle_cycles),
+        ("task_start_busy_cycles", cost.task_start_busy_cycles),
+        ("ddr_bytes_per_second", cost.ddr_bytes_per_second),
+        ("channel_bytes_per_second", cost.channel_bytes_per_second),
+        ("clock_mhz", cost.clock_mhz),
+    ] {
+        let Estimate { low, expected, high } = value;
+        if low == 0 || expected < low || high < expected {
+            return contradiction(format!(
+                "[cost] `{key}` is {low}, {expected}, {high}; `low` has to be at least 1, `expected` at least `low`, and `high` at \
+                 least `expected`"
+            ));
         }
     }
     Ok(())
@@ -186,7 +203,8 @@ mod tests {
     #[case(|a: &mut Arch| a.limits.contexts = 0, "[limits] `contexts` is 0")]
     #[case(|a: &mut Arch| a.limits.granule = 0, "[limits] `granule` is 0; it has to be a power of two")]
     #[case(|a: &mut Arch| a.limits.max_alignment = 48, "[limits] `max_alignment` is 48; it has to be a power of two")]
-    #[case(|a: &mut Arch| a.cost.clock_mhz = 0, "[cost] `clock_mhz` is 0")]
+    #[case(|a: &mut Arch| a.cost.clock_mhz.low = 0, "[cost] `clock_mhz` is 0, 1800, 1808; `low` has to be at least 1")]
+    #[case(|a: &mut Arch| a.cost.operation_ns.high = 85, "[cost] `operation_ns` is 86, 190, 85; `low` has to be at least 1")]
     #[case(|a: &mut Arch| a.mmul[0].k = 0, "[[mmul]] \"i8 x i8\": `k` is 0")]
     #[case(|a: &mut Arch| a.mmul[0].types = "i8".into(), "[[mmul]] \"i8\": `types` has to name both inputs")]
     #[case(|a: &mut Arch| a.mmul[0].macs_per_cycle = 513, "[[mmul]] \"i8 x i8\": `macs_per_cycle` is 513")]

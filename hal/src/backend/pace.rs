@@ -1,6 +1,7 @@
 //! How much longer work takes on the NPU at hand than the arch file expects.
 //!
-//! Expectations are those of an idle NPU at its highest clock. At the lowest clock, or beside programs that share the array, the
+//! Expectations count memory and operations of streams at the slow ends of what was measured, but on an idle NPU at a high clock,
+//! and without what cores compute. At the lowest clock, or beside programs that share the array, the
 //! same work takes several times as long, and kernel drivers end a job that takes too long. So before anything is known the pace
 //! is a pessimistic one, and a chain that took longer still makes it worse. It does not become better: what was slow once can be
 //! slow again, and short chains cost little.

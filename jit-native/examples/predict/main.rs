@@ -1,13 +1,12 @@
-//! Predicts tokens per second of npu1 when one token is decoded: the emulator's cycles of every native kernel, plus published costs
-//! of dispatches. Each term is printed.
+//! Predicts what npu1 would reach with the native kernels: tokens per second of decoding, and the share of the array's
+//! multiply-accumulates that the products of a prompt reach. `cargo xtask predict` runs it.
 //!
-//!     cargo run --release -p aie-jit-native --example predict [-- KEYS]
+//! Each kernel runs on the emulated array; its cycles, the bytes its shims read and the operations of its stream cost what the
+//! generation's file says, which is what others measured. Where they differ, so does the prediction: it has a range.
 //!
-//! KEYS is the length of the context (1,024 unless given). Of kernels that read more than 40 MB a part is emulated, and its
-//! cycles scaled: those rows are marked `~`. What none of the sums has: bank conflicts, the latency of memory, what
-//! the command processor needs for the operations of a stream, and what copies take (GET_ROWS, SET_ROWS) and the
-//! host computes (sampling).
+//! Not in the sums: bank conflicts of cores, short runs of memory, copies (GET_ROWS, SET_ROWS), and what the host computes.
 
+mod costs;
 #[path = "../../tests/mul_mat/device.rs"]
 mod device;
 mod measure;
@@ -15,79 +14,234 @@ mod model;
 mod published;
 mod zeros;
 
-use aie_hal::arch::CostModel;
-use measure::Measured;
-use model::Model;
+use aie_hal::Arch;
+use clap::Parser;
+use costs::{Costs, Counts, Given, Terms};
+use measure::{Measured, measure};
+use model::{Kernel, Model};
+use serde::Serialize;
+use std::collections::HashSet;
 use std::error::Error;
 
-/// Dispatches of four arguments that a chain holds: it has 4 KiB, of which each takes 120 bytes (docs/native-copies.md).
-const CHAIN: u64 = 34;
 /// Joined dispatches that a chain held where that was counted: 123 in four chains, a token of SmolLM2-135M.
 const JOINED_CHAIN: u64 = 31;
 
+/// Predict tokens per second and the share of the peak from emulated cycles and published costs
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  cargo xtask predict
+  cargo xtask predict --model SmolLM2-135M --prompt 0
+  cargo xtask predict --bytes-per-second 15e9 --operation-ns 145 --hertz 1.0e9 --json
+
+Nothing was measured on an NPU. Values that are given take the place of published ones, at both ends of their ranges.")]
+struct Arguments {
+    /// Generation; there are products for aie2 alone
+    #[arg(long, default_value = "aie2")]
+    arch: String,
+    /// Tokens in front of the decoded one
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    keys: usize,
+    /// Tokens of the prompt; 0 leaves prompts out
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    prompt: usize,
+    /// Only this model; can be given several times
+    #[arg(long, value_name = "NAME")]
+    model: Vec<String>,
+    /// What memory gives all shims together
+    #[arg(long, value_name = "X", value_parser = number)]
+    bytes_per_second: Option<u64>,
+    /// What an operation of a stream takes
+    #[arg(long, value_name = "N", value_parser = number)]
+    operation_ns: Option<u64>,
+    /// Clock of the array
+    #[arg(long, value_name = "F", value_parser = number)]
+    hertz: Option<u64>,
+    /// Print JSON: a list with an entry for each model
+    #[arg(long)]
+    json: bool,
+}
+
+/// A number above 0, perhaps with an exponent.
+fn number(text: &str) -> Result<u64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| *number >= 1.0 && *number < 1e18);
+    number.map(|number| number as u64).ok_or_else(|| format!("`{text}` is not a number of at least 1"))
+}
+
+/// What is printed of a model.
+#[derive(Serialize)]
+struct Prediction {
+    model: &'static str,
+    layers: u64,
+    weights: String,
+    keys: usize,
+    /// Of a decoded token, all kernels together.
+    operations: u64,
+    cycles: u64,
+    bytes: u64,
+    /// Kernels of a token, each a dispatch if nothing is joined.
+    kernels: u64,
+    /// Neighbours with one PDI are joined.
+    dispatches: u64,
+    chains: u64,
+    pdis: usize,
+    tokens_per_second: f64,
+    /// At the slow ends of all costs.
+    slowest: f64,
+    /// At the fast ends.
+    fastest: f64,
+    /// Milliseconds of a token by the expected costs.
+    terms: Terms,
+    costs: Costs,
+    prompt: Option<Prompt>,
+    #[serde(skip)]
+    rows: Vec<(Kernel, Measured)>,
+}
+
+/// The products of a prompt's layers.
+#[derive(Debug, Serialize)]
+struct Prompt {
+    tokens: usize,
+    share_of_peak: f64,
+    /// The least and the most of the shares at the ends of all costs and by the expected ones. The peak is that of the same clock.
+    lowest: f64,
+    highest: f64,
+    operations: u64,
+    terms: Terms,
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
-    let keys = std::env::args().nth(1).map_or(Ok(1024), |keys| keys.parse())?;
-    let cost = device::aie2().cost;
+    let arguments = Arguments::parse();
+    let arch = device::aie2();
+    if arguments.arch != arch.name {
+        return Err(format!("there are no products for `{}`; --arch can be: {}", arguments.arch, arch.name).into());
+    }
+    let names: Vec<&str> = model::ALL.iter().map(|model| model.name).collect();
+    if let Some(other) = arguments.model.iter().find(|name| !names.contains(&name.as_str())) {
+        return Err(format!("there is no model `{other}`; --model can be: {}", names.join(", ")).into());
+    }
+    let Arguments { hertz, bytes_per_second, operation_ns, .. } = arguments;
+    let costs = costs::of(&arch.cost, Given { hertz, bytes_per_second, operation_ns });
+    let mut all = Vec::new();
+    let wanted = |model: &&Model| arguments.model.is_empty() || arguments.model.iter().any(|name| name == model.name);
+    for model in model::ALL.iter().filter(wanted) {
+        eprintln!("{}: running its kernels on the emulated array", model.name);
+        let prediction = predict(model, &arguments, &arch, &costs)?;
+        if !arguments.json {
+            print(&prediction);
+        }
+        all.push(prediction);
+    }
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&all)?);
+    } else {
+        published::print();
+    }
+    Ok(())
+}
+
+fn predict(
+    model: &Model,
+    arguments: &Arguments,
+    arch: &Arch,
+    costs: &[Costs; 3],
+) -> Result<Prediction, Box<dyn Error>> {
+    let (mut counts, mut kernels, mut pdis, mut rows) = (Counts::default(), 0, HashSet::new(), Vec::new());
+    for kernel in model.kernels(arguments.keys) {
+        let measured = measure(&kernel, 1, arch)?;
+        counts.cycles += measured.cycles * kernel.times;
+        counts.bytes += measured.bytes * kernel.times;
+        counts.operations += measured.operations * kernel.times;
+        kernels += kernel.times;
+        pdis.insert(measured.pdi);
+        rows.push((kernel, measured));
+    }
+    // Neighbours with one PDI are joined, which leaves four dispatches a layer and three others (docs/native-copies.md).
+    counts.commands = 4 * model.layers + 3;
+    counts.chains = counts.commands.div_ceil(JOINED_CHAIN);
+    let [slowest, expected, fastest] = costs.map(|costs| Terms::of(&counts, &costs));
+    let prompt = (arguments.prompt > 0).then(|| prompt(model, arguments.prompt, arch, costs)).transpose()?;
+    Ok(Prediction {
+        model: model.name,
+        layers: model.layers,
+        weights: model.weights.to_string(),
+        keys: arguments.keys,
+        operations: counts.operations,
+        cycles: counts.cycles,
+        bytes: counts.bytes,
+        kernels,
+        dispatches: counts.commands,
+        chains: counts.chains,
+        pdis: pdis.len(),
+        tokens_per_second: 1e3 / expected.total(),
+        slowest: 1e3 / slowest.total(),
+        fastest: 1e3 / fastest.total(),
+        terms: expected,
+        costs: costs[1],
+        prompt,
+        rows,
+    })
+}
+
+fn prompt(model: &Model, tokens: usize, arch: &Arch, costs: &[Costs; 3]) -> Result<Prompt, Box<dyn Error>> {
+    let (mut counts, mut macs) = (Counts::default(), 0);
+    for (kernel, each) in model.products() {
+        let measured = measure(&kernel, tokens, arch)?;
+        counts.cycles += measured.cycles * kernel.times;
+        counts.bytes += measured.bytes * kernel.times;
+        counts.operations += measured.operations * kernel.times;
+        macs += each * tokens as u64 * kernel.times;
+    }
+    let rates = arch.mmul.iter().filter(|shape| shape.types == "bf16 x bf16").map(|shape| shape.macs_per_cycle);
+    let cores = arch.array.columns * arch.array.core_rows;
+    let rate = (rates.max().unwrap_or(1) * cores) as f64;
+    let shares = costs.map(|costs| {
+        let terms = Terms::of(&counts, &costs);
+        (terms, macs as f64 * 1e3 / (rate * costs.hertz as f64) / terms.total())
+    });
+    let [_, (terms, share_of_peak), _] = shares;
+    let lowest = shares.iter().map(|(_, share)| *share).fold(f64::INFINITY, f64::min);
+    let highest = shares.iter().map(|(_, share)| *share).fold(0.0, f64::max);
+    Ok(Prompt { tokens, share_of_peak, lowest, highest, operations: counts.operations, terms })
+}
+
+fn print(prediction: &Prediction) {
+    let Prediction { model, layers, weights, keys, costs, terms, .. } = prediction;
+    println!("\n{model} ({layers} layers, weights of {weights}), {keys} keys");
+    println!("  {:<34} {:>6} {:>12} {:>10} {:>8} {:>10}", "kernel", "times", "cycles", "ms", "B/cycle", "operations");
+    for (kernel, measured) in &prediction.rows {
+        let Measured { cycles, bytes, operations, scaled, .. } = measured;
+        let mark = if *scaled { "~" } else { " " };
+        let all = (cycles * kernel.times) as f64 * 1e3 / costs.hertz as f64;
+        let rate = *bytes as f64 / *cycles as f64;
+        let (name, times) = (&kernel.name, kernel.times);
+        println!("  {name:<34} {times:>6} {cycles:>11}{mark} {all:>10.3} {rate:>8.2} {operations:>10}");
+    }
     println!(
-        "npu1 at {} MHz; a chain {} us, each further command {} us (hal/arch/aie2.toml), a context of {keys} keys",
-        cost.clock_mhz,
-        cost.chain_ns / 1000,
-        cost.command_ns / 1000
+        "  a token: kernels {:.2} ms or memory {:.2} ms, {} operations {:.2} ms, {} chains {:.2} ms, {} dispatches {:.2} ms; {} PDIs",
+        terms.kernels,
+        terms.memory,
+        prediction.operations,
+        terms.operations,
+        prediction.chains,
+        terms.chains,
+        prediction.dispatches,
+        terms.commands,
+        prediction.pdis
     );
-    for model in model::ALL {
-        predict(model, keys, &cost)?;
-    }
-    published::print();
-    Ok(())
-}
-
-fn predict(model: &Model, keys: usize, cost: &CostModel) -> Result<(), Box<dyn Error>> {
-    println!("\n{} ({} layers, weights of {})", model.name, model.layers, model.weights);
-    println!("  {:<34} {:>6} {:>12} {:>10} {:>8}", "kernel", "times", "cycles", "ms", "B/cycle");
-    let (mut cycles, mut dispatches, mut bytes) = (0, 0, 0);
-    for kernel in model.kernels(keys) {
-        let Measured { cycles: each, scaled } = measure::measure(&kernel)?;
-        let all = each * kernel.times;
-        let mark = if scaled { "~" } else { " " };
+    println!(
+        "  {:.1} tokens/s; {:.1} to {:.1} by the ranges of the costs",
+        prediction.tokens_per_second, prediction.slowest, prediction.fastest
+    );
+    if let Some(Prompt { tokens, share_of_peak, lowest, highest, operations, terms }) = &prediction.prompt {
         println!(
-            "  {:<34} {:>6} {each:>11}{mark} {:>10.3} {:>8.2}",
-            kernel.name,
-            kernel.times,
-            milliseconds(all, cost),
-            kernel.bytes as f64 / each as f64
-        );
-        cycles += all;
-        dispatches += kernel.times;
-        bytes += kernel.bytes * kernel.times;
-    }
-    let kernels = milliseconds(cycles, cost);
-    let memory = bytes as f64 / cost.ddr_bytes_per_second as f64 * 1e3;
-    // Nothing is faster than memory, whatever the shims could take.
-    let busy = kernels.max(memory);
-    let rate = cost.ddr_bytes_per_second / 1_000_000_000;
-    println!("  kernels: {cycles} cycles, {kernels:.2} ms; {bytes} bytes at {rate} GB/s: {memory:.2} ms");
-    // Two rows of the cache a layer, and three others a token. Neighbours with one PDI are joined, which leaves four dispatches a layer
-    // (docs/native-copies.md).
-    let apart = dispatches + 2 * model.layers + 3;
-    let joined = 4 * model.layers + 3;
-    for (what, chains, commands) in [
-        ("each dispatch apart", apart.div_ceil(CHAIN), apart),
-        ("neighbours with one PDI joined", joined.div_ceil(JOINED_CHAIN), joined),
-        ("one dispatch for all", 1, 1),
-    ] {
-        let starts = chains * cost.chain_ns;
-        let further = commands.saturating_sub(chains) * cost.command_ns;
-        let (starts, further) = (starts as f64 / 1e6, further as f64 / 1e6);
-        let total = busy + starts + further;
-        println!(
-            "  {what}: {busy:.2} + {chains} chains {starts:.2} + {commands} commands {further:.2} = {total:.2} ms, {:.1} tokens/s",
-            1e3 / total
+            "  products of a prompt of {tokens}: {:.1} % of the array's multiply-accumulates, {:.1} to {:.1} by the ranges; kernels {:.1} ms \
+             or memory {:.1} ms, {operations} operations {:.1} ms",
+            100.0 * share_of_peak,
+            100.0 * lowest,
+            100.0 * highest,
+            terms.kernels,
+            terms.memory,
+            terms.operations
         );
     }
-    println!("  no cost of dispatches: {:.1} tokens/s; memory alone: {:.1}", 1e3 / busy, 1e3 / memory);
-    Ok(())
-}
-
-fn milliseconds(cycles: u64, cost: &CostModel) -> f64 {
-    cycles as f64 / (cost.clock_mhz as f64 * 1e3)
 }

@@ -1,7 +1,12 @@
-//! Cycles of a kernel on the emulated array.
+//! What a kernel takes on the emulated array.
 
 use crate::model::Kernel;
 use crate::zeros::run;
+use aie_emulator::{Resource, Timing};
+use aie_hal::Arch;
+use aie_hal::artifact::Digest;
+use aie_hal::format::dma_channel::Direction;
+use aie_jit_native::kernels;
 use std::error::Error;
 
 /// Kernels that read up to so many bytes are emulated whole; parts of larger ones read up to so many.
@@ -9,25 +14,54 @@ const WHOLE_BYTES: u64 = 40 << 20;
 const PART_BYTES: u64 = 16 << 20;
 /// Sizes of emulated parts are multiples of this: rows of all cores, keys of several tiles.
 const UNIT: usize = 256;
+/// Columns of a product that are emulated; more take in proportion, since all are gone through in panels of fewer.
+const COLUMNS: usize = 64;
+/// Bytes that a channel moves in a cycle in which it is busy.
+const WORD: u64 = 4;
 
-/// What a kernel takes.
+/// What one dispatch of a kernel takes.
+#[derive(Debug)]
 pub struct Measured {
+    /// Cycles of the array.
     pub cycles: u64,
-    /// Whether that follows from a smaller one.
+    /// Bytes that its shims read.
+    pub bytes: u64,
+    /// Operations of its stream.
+    pub operations: u64,
+    /// Its configuration of the array.
+    pub pdi: Digest,
+    /// Whether cycles and bytes follow from a smaller one.
     pub scaled: bool,
 }
 
-/// The cycles of a kernel. Those of a large one are in proportion to those of a part, which also has what a dispatch takes
-/// once: they are a little too many.
+/// What a kernel takes with so many columns. Cycles and bytes of a large one are in proportion to those of a part, which also has
+/// what a dispatch takes once: they are a little too many.
 ///
 /// # Errors
 /// When there is no such kernel.
-pub fn measure(kernel: &Kernel) -> Result<Measured, Box<dyn Error>> {
-    if kernel.bytes <= WHOLE_BYTES {
-        return Ok(Measured { cycles: run(&(kernel.node)(kernel.size))?.cycles, scaled: false });
-    }
-    let share = (kernel.size as u64 * PART_BYTES / kernel.bytes) as usize;
-    let part = (share / UNIT).max(1) * UNIT;
-    let cycles = run(&(kernel.node)(part))?.cycles as f64 * kernel.size as f64 / part as f64;
-    Ok(Measured { cycles: cycles as u64, scaled: true })
+pub fn measure(kernel: &Kernel, columns: usize, arch: &Arch) -> Result<Measured, Box<dyn Error>> {
+    let whole = kernels::build(&(kernel.node)(kernel.size, columns), arch)?;
+    let size = match kernel.bytes <= WHOLE_BYTES {
+        true => kernel.size,
+        false => ((kernel.size as u64 * PART_BYTES / kernel.bytes) as usize / UNIT).max(1) * UNIT,
+    };
+    let part = columns.min(COLUMNS);
+    let timing = run(&(kernel.node)(size, part))?;
+    // Kernels without a size are emulated whole.
+    let factor = kernel.size.max(1) as f64 / size.max(1) as f64 * columns as f64 / part as f64;
+    let scale = |count: u64| (count as f64 * factor) as u64;
+    Ok(Measured {
+        cycles: scale(timing.cycles),
+        bytes: scale(bytes_read(&timing)),
+        operations: whole.operation_count() as u64,
+        pdi: *whole.digest(),
+        scaled: factor != 1.0,
+    })
+}
+
+fn bytes_read(timing: &Timing) -> u64 {
+    let is_reading =
+        |resource: &Resource| matches!(resource, Resource::Channel { direction: Direction::MemoryToStream, .. });
+    let shims = timing.uses.iter().filter(|used| used.row == 0 && is_reading(&used.resource));
+    WORD * shims.map(|used| used.busy).sum::<u64>()
 }

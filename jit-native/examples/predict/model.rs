@@ -65,8 +65,8 @@ pub struct Kernel {
     pub bytes: u64,
     /// Its size: rows of a product, keys of attention; of others nothing.
     pub size: usize,
-    /// The node of another size.
-    pub node: Box<dyn Fn(usize) -> Node>,
+    /// The node of another size, with so many columns if it is a product.
+    pub node: Box<dyn Fn(usize, usize) -> Node>,
 }
 
 fn f32s(ne: [usize; 4]) -> Tensor {
@@ -82,15 +82,16 @@ fn params(words: &[(usize, f32)]) -> OpParams {
 }
 
 fn kernel(name: &str, times: u64, node: Node) -> Kernel {
-    Kernel { name: name.into(), times, bytes: 0, size: 0, node: Box::new(move |_| node.clone()) }
+    Kernel { name: name.into(), times, bytes: 0, size: 0, node: Box::new(move |_, _| node.clone()) }
 }
 
 impl Model {
     fn product(&self, name: &str, times: u64, rows: usize, depth: usize) -> Kernel {
         let dtype = self.weights;
-        let node = move |rows| {
-            let sources = vec![Some(Tensor::contiguous(dtype, [depth, rows, 1, 1])), Some(f32s([depth, 1, 1, 1]))];
-            Node::new("MUL_MAT", OpParams::default(), f32s([rows, 1, 1, 1]), sources)
+        let node = move |rows, columns| {
+            let weights = Tensor::contiguous(dtype, [depth, rows, 1, 1]);
+            let sources = vec![Some(weights), Some(f32s([depth, columns, 1, 1]))];
+            Node::new("MUL_MAT", OpParams::default(), f32s([rows, columns, 1, 1]), sources)
         };
         Kernel {
             name: format!("MUL_MAT {name} {rows} x {depth}"),
@@ -103,7 +104,7 @@ impl Model {
 
     fn attention(&self, times: u64, keys: usize) -> Kernel {
         let Self { heads, kv_heads, head, .. } = *self;
-        let node = move |keys| {
+        let node = move |keys, _| {
             let cache = Tensor::contiguous(DataType::F16, [head, keys, kv_heads, 1]);
             let mask = Tensor::contiguous(DataType::F16, [keys, 1, 1, 1]);
             let sources = vec![Some(f32s([head, 1, heads, 1])), Some(cache), Some(cache), Some(mask)];
@@ -126,6 +127,18 @@ impl Model {
         params.0[4] = 8192;
         let positions = Tensor::contiguous(DataType::I32, [1, 1, 1, 1]);
         kernel(&format!("ROPE {name}"), times, Node::new("ROPE", params, rows, vec![Some(rows), Some(positions)]))
+    }
+
+    /// The products of a layer, with the multiply-accumulates of a column.
+    pub fn products(&self) -> Vec<(Kernel, u64)> {
+        let Self { layers, width, heads, kv_heads, head, forward, .. } = *self;
+        let all = [
+            ("q, o", 2 * layers, heads * head, width),
+            ("k, v", 2 * layers, kv_heads * head, width),
+            ("gate, up", 2 * layers, forward, width),
+            ("down", layers, width, forward),
+        ];
+        all.map(|(name, times, rows, depth)| (self.product(name, times, rows, depth), (rows * depth) as u64)).into()
     }
 
     /// The kernels of a token with a context of `keys` keys. Node by node, but for the norms and their weights.

@@ -64,6 +64,7 @@ enum Command {
     Demo(commands::demo::DemoArgs),
     Bench(commands::bench::BenchArgs),
     Gen(commands::generate::GenArgs),
+    Predict(commands::predict::PredictArgs),
     Testbed(commands::testbed::TestbedArgs),
     Vm(commands::vm::VmArgs),
     #[command(flatten)]
@@ -110,6 +111,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => done(commands::demo::run(args, &options)),
         Command::Bench(args) => done(commands::bench::run(args, &options)),
         Command::Gen(args) => done(commands::generate::run(args, &options)),
+        Command::Predict(args) => done(commands::predict::run(args, &options)),
         Command::Testbed(args) => done(commands::testbed::run(args, &options)),
         Command::Vm(args) => commands::vm::run(args, &options),
         Command::Check(check) => done(check.run(&options)),
@@ -122,7 +124,7 @@ fn main() -> ExitCode {
 
 /// Help names the verbs; the checks are listed by `test --list`.
 fn parse() -> Cli {
-    const VERBS: [&str; 7] = ["test", "demo", "bench", "gen", "package", "testbed", "vm"];
+    const VERBS: [&str; 8] = ["test", "demo", "bench", "gen", "package", "predict", "testbed", "vm"];
     let hidden = |command: clap::Command| !VERBS.contains(&command.get_name());
     let command = Cli::command().mut_subcommands(|command| command.clone().hide(hidden(command)));
     Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())

@@ -133,7 +133,7 @@ impl File {
             }
             DRM_AMDXDNA_QUERY_RESOURCE_INFO => {
                 let task_curr = self.state.lock().contexts.len() as u64;
-                let clock = arch.cost.clock_mhz;
+                let clock = arch.cost.clock_mhz.expected;
                 let (most, now) = match self.device.profile.queries {
                     Queries::Mainline if arch.dev_gen == 3 => {
                         (2 * u64::from(columns(arch)), tops(arch, self.clocks().1))
@@ -170,7 +170,7 @@ impl File {
     fn clocks(&self) -> (u64, u64) {
         let arch = &self.device.arch;
         let is_idle = self.state.lock().contexts.is_empty();
-        let busy = arch.cost.clock_mhz;
+        let busy = arch.cost.clock_mhz.expected;
         if is_idle && self.device.profile.queries == Queries::Mainline { idle_clocks(arch) } else { (busy, busy) }
     }
 

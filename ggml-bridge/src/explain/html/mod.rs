@@ -137,13 +137,20 @@ fn time(page: &mut Markup, pass: &Pass) {
     let predicted = &pass.predicted;
     page.leaf("h3", &[], &format!("Predicted: {}", milliseconds(predicted.total_ns)));
     let said = format!(
-        "From published costs of others; what host calls take is not in it. Kernels: memory alone would take {}, arithmetic alone {}.",
+        "From published costs of others, which differ: {} to {}. What host calls take is not in it. Kernels: memory alone would take {}, \
+         arithmetic alone {}.",
+        milliseconds(predicted.fastest_ns),
+        milliseconds(predicted.slowest_ns),
         milliseconds(predicted.memory_ns),
         milliseconds(predicted.arithmetic_ns)
     );
     page.leaf("p", &[("class", &"faint")], &said);
-    let parts =
-        [("kernels", predicted.kernels_ns), ("chains", predicted.chains_ns), ("commands", predicted.commands_ns)];
+    let parts = [
+        ("kernels", predicted.kernels_ns),
+        ("operations", predicted.operations_ns),
+        ("chains", predicted.chains_ns),
+        ("commands", predicted.commands_ns),
+    ];
     let bar = |(index, (name, ns)): (usize, (&str, f64))| Bar::new(name, ns, milliseconds(ns), index);
     bars(page, "Predicted time by part", &parts.into_iter().enumerate().map(bar).collect::<Vec<_>>());
     let mut by_operation: Vec<(String, f64, u64)> = Vec::new();

@@ -87,7 +87,9 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
             (None, moved) => moved.map_or(all, |moved| moved.max(all)),
         };
         let joinable = moved.is_some();
-        let part = Part { command, kernel, bindings, outputs, made, expected_ns: self.expected_ns(bytes), joinable };
+        let stream = made.as_ref().map_or(&kernel.artifact, |(artifact, _)| artifact);
+        let expected_ns = device.state().arch.cost.slow_dispatch_ns(stream.operation_count() as u64, bytes);
+        let part = Part { command, kernel, bindings, outputs, made, expected_ns, joinable };
         let most = device.state().limits.kernel_arguments;
         if let Some(part) = self.neighbours.add(index, part, most) {
             self.join_neighbours()?;
@@ -217,12 +219,5 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         self.chain_bytes += bytes;
         self.chain_ns = self.chain_ns.saturating_add(expected_ns);
         Ok(())
-    }
-
-    /// Expected time in nanoseconds of a dispatch that moves `bytes`, by the generation's costs: its own, and moving them.
-    fn expected_ns(&self, bytes: u64) -> u64 {
-        let cost = &self.device.state().arch.cost;
-        let moving = u128::from(bytes) * 1_000_000_000 / u128::from(cost.ddr_bytes_per_second.max(1));
-        cost.command_ns.saturating_add(u64::try_from(moving).unwrap_or(u64::MAX))
     }
 }

@@ -5,6 +5,7 @@
 //! until its end is seen. What a single dispatch of a longer chain takes is not known: dispatches are drawn in their order,
 //! with widths by the expected times of the generation's cost model, and say so.
 
+use crate::arch::CostModel;
 use crate::backend::{ChainView, DeviceBackend};
 use crate::command_list::Command;
 use crate::submission_queue::InFlight;
@@ -55,8 +56,8 @@ pub(super) fn chain<B: DeviceBackend>(view: &ChainView<'_, B>, from: u64, waited
     let array = track(device, "array");
     let cost = &device.state().arch.cost;
     let expected = |bytes: u64| {
-        let moving = u128::from(bytes) * 1_000_000_000 / u128::from(cost.ddr_bytes_per_second.max(1));
-        (u128::from(cost.command_ns) + moving).max(1)
+        let moving = CostModel::transfer_ns(bytes, cost.ddr_bytes_per_second.expected);
+        (u128::from(cost.command_ns) + u128::from(moving)).max(1)
     };
     let dispatches: Vec<(&str, u128)> = view
         .dispatches()

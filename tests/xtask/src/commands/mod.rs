@@ -25,6 +25,7 @@ pub mod lint;
 pub mod models;
 pub mod operations;
 pub mod package;
+pub mod predict;
 pub mod real_programs;
 pub mod rpc;
 pub mod selftest;

@@ -109,13 +109,17 @@ fn of_pass(pass: &Pass) -> String {
     let predicted = &pass.predicted;
     let _ = writeln!(
         text,
-        "{bytes:.1} MB of tensors, {:.1} million multiply-accumulates\npredicted from published costs, without host calls: {} = \
-         kernels {} (memory alone {}, arithmetic alone {}) + chains {} + commands {}",
+        "{bytes:.1} MB of tensors, {:.1} million multiply-accumulates\npredicted from published costs, without host calls: {} ({} \
+         to {}) = kernels {} (memory alone {}, arithmetic alone {}) + {} of streams {} + chains {} + commands {}",
         pass.macs as f64 / 1e6,
         milliseconds(predicted.total_ns),
+        milliseconds(predicted.fastest_ns),
+        milliseconds(predicted.slowest_ns),
         milliseconds(predicted.kernels_ns),
         milliseconds(predicted.memory_ns),
         milliseconds(predicted.arithmetic_ns),
+        counted(usize::try_from(predicted.operations).unwrap_or(usize::MAX), "operation"),
+        milliseconds(predicted.operations_ns),
         milliseconds(predicted.chains_ns),
         milliseconds(predicted.commands_ns)
     );
