@@ -86,6 +86,11 @@ impl MockDevice {
         HeapAllocation::new(&self.npu, bytes, alignment).map_err(|rejection| self.context_error(rejection))
     }
 
+    /// Zeroed memory beside what is imported.
+    fn elsewhere(&self, bytes: usize) -> Result<Region, DeviceError> {
+        Region::zeroed(bytes, self.state.limits.granule).ok_or_else(|| self.out_of_memory(bytes))
+    }
+
     /// The device's view of imported memory that is not coherent. It starts equal to the host's, as pinning pages writes their
     /// cache lines back. Imports inside one another share a view, as they share the memory.
     fn import_view(&self, host: &Region) -> Result<DeviceView, DeviceError> {
@@ -106,8 +111,7 @@ impl MockDevice {
                 )));
             }
         }
-        let region = Region::zeroed(length, self.state.limits.granule).map(Arc::new);
-        let region = region.ok_or_else(|| self.out_of_memory(length))?;
+        let region = Arc::new(self.elsewhere(length)?);
         if let (Some(target), Some(source)) = (region.span(0, length), host.span(0, length))
             && let Some(target) = target.writable()
         {
@@ -169,7 +173,10 @@ impl DeviceBackend for MockDevice {
     }
 
     fn import(&self, memory: Arc<dyn HostMemory>) -> Result<MockMemory, DeviceError> {
-        let host = Region::borrowed(memory);
+        let host = match self.faults.hits(Fault::Import) {
+            true => self.elsewhere(memory.span().length())?,
+            false => Region::borrowed(memory),
+        };
         let view = if self.state.info.coherent { None } else { Some(self.import_view(&host)?) };
         Ok(MockMemory { host, view, heap: None })
     }

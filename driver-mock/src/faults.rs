@@ -11,6 +11,7 @@
 //! | `garbage` | dispatches | completes, but the output is filled with garbage |
 //! | `untouched` | dispatches | completes, and has touched no memory, as when its addresses lead nowhere |
 //! | `zero` | dispatches | completes, but the output is zeroed |
+//! | `import` | imports | succeeds, but the buffer is other memory than the program's, all zeroes |
 //! | `stale` | calls of `Buffer::flush` and `Buffer::invalidate` | silently does nothing (`coherent=false` only) |
 
 use crate::npu::fault_plan::{self, CommandFault, FaultPlanError};
@@ -20,6 +21,8 @@ use crate::npu::fault_plan::{self, CommandFault, FaultPlanError};
 pub enum Fault {
     /// An allocation fails.
     Alloc,
+    /// An import leads to other memory.
+    Import,
     /// A dispatch leaves zeroes in its output.
     Zero,
     /// A flush or invalidate is ignored.
@@ -37,8 +40,9 @@ pub fn parse(text: &str) -> Result<FaultPlan, FaultPlanError> {
     if text.is_empty() {
         return Err("it is empty; an entry is for instance timeout@1".into());
     }
-    let plan = FaultPlan::parse(text, "alloc@N, zero@N, stale@N", |name, outcome| match (name, outcome) {
+    let plan = FaultPlan::parse(text, "alloc@N, import@N, zero@N, stale@N", |name, outcome| match (name, outcome) {
         ("alloc", None) => Ok(Fault::Alloc),
+        ("import", None) => Ok(Fault::Import),
         ("zero", None) => Ok(Fault::Zero),
         ("stale", None) => Ok(Fault::Stale),
         _ => Err("no such fault".into()),

@@ -3,7 +3,7 @@ use aie_conformance::Rig;
 use aie_conformance::kernels::{TestExecutor, TestKernel};
 use aie_conformance::rig::{part, record};
 use aie_hal::buffer::{BufferParams, HostMemory, MemoryPool, Span};
-use aie_hal::{DeviceUri, Driver, Executable};
+use aie_hal::{Buffer, DeviceUri, Driver, Executable};
 use rstest::rstest;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -75,6 +75,27 @@ fn imports_work_in_place_and_agree_with_each_other(#[values("mock", "mock?cohere
     drop(first);
     assert!(import(4..12).is_ok());
     assert!(import(3..3).is_err());
+}
+
+#[rstest]
+fn a_planned_import_leads_to_zeroes(#[values("mock?fault=import@2", "mock?coherent=false&fault=import@2")] uri: &str) {
+    let rig = Rig::new(driver().open(&DeviceUri::parse(uri).unwrap()).unwrap().remove(0));
+    let memory: Arc<Vec<AtomicU8>> = Arc::new((1..9).map(AtomicU8::new).collect());
+    let import = || rig.device.import(Arc::new(Lent(Arc::clone(&memory), 0..8))).unwrap();
+    let seen = |imported: &Arc<dyn Buffer>| {
+        let target = rig.device.allocate(&BufferParams::data(8)).unwrap();
+        imported.flush(0..8).unwrap();
+        rig.run(&record(|list| list.copy(part(imported, 0, 8), part(&target, 0, 8))));
+        target.invalidate(0..8).unwrap();
+        let mut bytes = [9; 8];
+        target.read(0, &mut bytes).unwrap();
+        bytes
+    };
+    assert_eq!(
+        [import(), import(), import()].each_ref().map(seen),
+        [[1, 2, 3, 4, 5, 6, 7, 8], [0; 8], [1, 2, 3, 4, 5, 6, 7, 8]]
+    );
+    assert_eq!(memory[0].load(Ordering::Relaxed), 1);
 }
 
 /// Data memory is charged in granules, the heap by the byte.
