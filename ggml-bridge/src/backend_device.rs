@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::context::DeviceContext;
+use crate::selftest::gate::Gate;
 use crate::stream::Stream;
 use aie_hal::{Buffer, Device, DeviceError, Queue};
 use aie_jit_iron::KernelStore;
@@ -21,13 +22,19 @@ pub struct BackendDevice {
 }
 
 impl BackendDevice {
-    /// Number `index` of the devices of this process, as `config` wants it.
-    pub fn new(index: usize, hal: Arc<dyn Device>, store: Arc<KernelStore>, config: &Config) -> Self {
+    /// Number `index` of the devices of this process, as `config` wants it. On an NPU `gate` says whether it imports right.
+    pub fn new(
+        index: usize,
+        hal: Arc<dyn Device>,
+        store: Arc<KernelStore>,
+        gate: Option<Arc<Gate>>,
+        config: &Config,
+    ) -> Self {
         let info = hal.info();
         let kind = if info.driver == aie_driver_mock::SCHEME { "Simulated NPU" } else { info.name.as_str() };
         Self {
             description: format!("{kind} ({})", info.arch),
-            context: Arc::new(DeviceContext::new(index, hal, store, config)),
+            context: Arc::new(DeviceContext::new(index, hal, store, config).with_gate(gate)),
             queue: Mutex::default(),
             streams: Mutex::default(),
         }
@@ -130,7 +137,7 @@ mod tests {
     use aie_hal::mock::{MockBuffer, MockDevice, MockQueue, MockSemaphore};
 
     fn backend_device(hal: MockDevice) -> BackendDevice {
-        BackendDevice::new(0, Arc::new(hal), doubles::store(), &Config::default())
+        BackendDevice::new(0, Arc::new(hal), doubles::store(), None, &Config::default())
     }
 
     #[test]

@@ -6,14 +6,15 @@ use crate::foreseen::Foreseen;
 use crate::host_memory::{HostSpan, TensorMemory};
 use crate::kernels::Kernels;
 use crate::log;
+use crate::selftest::gate::Gate;
 use crate::statistics::Statistics;
 use crate::weights::WeightCache;
 use aie_hal::{Buffer, BufferParams, Device, DeviceError, HostMemory};
 use aie_jit_iron::KernelStore;
 use aie_ops::normalise::normalise;
 use aie_ops::{F16Policy, Node, Operation, Placement, table};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Bytes of a model that are copied at once where it cannot be used in place.
 const COPIED_AT_ONCE: usize = 1 << 24;
@@ -51,6 +52,10 @@ pub struct DeviceContext {
     shares_results: AtomicBool,
     /// Whether layers are left to others.
     leaves_layers: AtomicBool,
+    /// What tests the NPU.
+    gate: Option<Arc<Gate>>,
+    /// Whether memory of the program is used in place, once that is known.
+    imports: OnceLock<bool>,
 }
 
 impl DeviceContext {
@@ -70,8 +75,23 @@ impl DeviceContext {
             statistics: Statistics::default(),
             shares_results: AtomicBool::new(false),
             leaves_layers: AtomicBool::new(false),
+            gate: None,
+            imports: OnceLock::new(),
             hal,
         }
+    }
+
+    /// The same on an NPU that is tested.
+    #[must_use]
+    pub fn with_gate(self, gate: Option<Arc<Gate>>) -> Self {
+        Self { gate, ..self }
+    }
+
+    /// Whether memory of the program is used in place: where the device can, and on an NPU what it then reads is right. The first to
+    /// ask waits for its self-test.
+    pub fn imports(&self) -> bool {
+        let is_right = || self.gate.as_ref().is_none_or(|gate| gate.admits_imports(self.hal.arch()));
+        *self.imports.get_or_init(|| self.hal.info().import_obstacle.is_none() && is_right())
     }
 
     /// Whether a graph with `node` can be computed. Decided by rules; nothing is compiled or allocated while it is asked. When

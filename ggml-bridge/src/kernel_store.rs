@@ -48,6 +48,8 @@ pub struct KernelStores<'a> {
     /// Whether kernels are foreseen only.
     foresight: bool,
     made: Mutex<Vec<(Kind, Made)>>,
+    /// By NPU.
+    gates: Mutex<Vec<(String, Arc<Gate>)>>,
 }
 
 impl<'a> KernelStores<'a> {
@@ -69,12 +71,12 @@ impl<'a> KernelStores<'a> {
                 Err(cause) => log::error(&format!("{cause}; nothing was deleted")),
             }
         }
-        Self { config, environment, foresight: false, made: Mutex::default() }
+        Self { config, environment, foresight: false, made: Mutex::default(), gates: Mutex::default() }
     }
 
     /// Stores that tell where kernels would come from and write nothing.
     pub fn foreseeing(config: &'a Config, environment: &'a Environment) -> Self {
-        Self { config, environment, foresight: true, made: Mutex::default() }
+        Self { config, environment, foresight: true, made: Mutex::default(), gates: Mutex::default() }
     }
 
     /// The store for a device.
@@ -84,20 +86,52 @@ impl<'a> KernelStores<'a> {
     /// [`StoreError::NoKernels`] for one that is not simulated, unless work for the array must not go elsewhere: then it is
     /// offered, so that the work fails.
     pub fn of(&self, device: &dyn Device) -> Result<Arc<KernelStore>, StoreError> {
-        let is_mock = device.info().driver == aie_driver_mock::SCHEME;
-        let is_simulated = is_mock || self.config.reference_kernels;
-        let chosen = self.config.jit.compilers.clone();
-        let compilers =
-            chosen.unwrap_or_else(|| CompilerName::default_of(&device.info().uri, is_simulated, device.arch()));
-        let is_tested = !is_mock && compilers.contains(&CompilerName::Native) && self.config.self_test != SelfTest::Off;
+        let (is_silicon, compilers) = (!self.is_simulated(device), self.compilers(device));
+        let is_tested = self.is_tested(device) && compilers.contains(&CompilerName::Native);
         let tested_on = is_tested.then(|| device.info().uri.path().to_owned());
-        let store = self.shared(Kind { is_silicon: !is_simulated, compilers, tested_on }, device)?;
-        match is_mock {
+        let store = self.shared(Kind { is_silicon, compilers, tested_on }, device)?;
+        match is_mock(device) {
             true => store.serves(device.arch())?,
             false if self.config.require_array => {}
             false => store.supplies(device.arch())?,
         }
         Ok(store)
+    }
+
+    /// What tests the NPU behind `device`; `None` for one that is simulated, and where the self-test is off.
+    pub fn gate(&self, device: &dyn Device) -> Option<Arc<Gate>> {
+        if !self.is_tested(device) {
+            return None;
+        }
+        let info = device.info();
+        let mut gates = self.gates.lock();
+        if let Some((_, gate)) = gates.iter().find(|(npu, _)| npu == info.uri.path()) {
+            return Some(Arc::clone(gate));
+        }
+        let (arches, _) = ArchRegistry::from_environment();
+        let limit = self.config.self_test_limit;
+        let tester = match Npu::of(device, &arches) {
+            Ok(npu) => Tester::of_npu(npu, arches, &self.config.cache, limit),
+            Err(cause) => Tester::new(Arc::new(move || Err(cause.to_string())), limit, None),
+        };
+        let gate = Arc::new(Gate::new(tester, self.config.self_test, info.uri.to_string()));
+        gates.push((info.uri.path().to_owned(), Arc::clone(&gate)));
+        Some(gate)
+    }
+
+    fn is_simulated(&self, device: &dyn Device) -> bool {
+        is_mock(device) || self.config.reference_kernels
+    }
+
+    fn compilers(&self, device: &dyn Device) -> Vec<CompilerName> {
+        let default = || CompilerName::default_of(&device.info().uri, self.is_simulated(device), device.arch());
+        self.config.jit.compilers.clone().unwrap_or_else(default)
+    }
+
+    /// Whether there is a self-test: on every NPU, and on a simulated kernel device that runs native kernels.
+    fn is_tested(&self, device: &dyn Device) -> bool {
+        let runs_code = || !self.is_simulated(device) || self.compilers(device).contains(&CompilerName::Native);
+        !is_mock(device) && self.config.self_test != SelfTest::Off && runs_code()
     }
 
     fn shared(&self, kind: Kind, device: &dyn Device) -> Made {
@@ -118,7 +152,8 @@ impl<'a> KernelStores<'a> {
         for compiler in &kind.compilers {
             builder = match compiler {
                 CompilerName::Native if kind.tested_on.is_some() => {
-                    self.tested_native(device).into_iter().fold(builder, KernelStoreBuilder::compiler)
+                    let tested = self.gate(device).map(|gate| Arc::new(NativeCompiler::admitted_by(gate)));
+                    tested.into_iter().fold(builder, |builder, native| builder.compiler(native))
                 }
                 CompilerName::Native => builder.compiler(Arc::new(NativeCompiler::default())),
                 CompilerName::Iron => self.iron().into_iter().fold(builder, KernelStoreBuilder::compiler),
@@ -133,17 +168,6 @@ impl<'a> KernelStores<'a> {
             };
         }
         builder.build().map(Arc::new)
-    }
-
-    /// Makes native kernels of the families that pass their self-test on the NPU behind `device`.
-    fn tested_native(&self, device: &dyn Device) -> Option<Arc<dyn KernelCompiler>> {
-        let (arches, _) = ArchRegistry::from_environment();
-        let npu = Npu::of(device, &arches)
-            .inspect_err(|cause| log::error(&format!("{cause}; native kernels cannot be tested and are not used")))
-            .ok()?;
-        let tester = Tester::of_npu(npu, arches, &self.config.cache, self.config.self_test_limit);
-        let gate = Gate::new(tester, self.config.self_test, device.info().uri.to_string());
-        Some(Arc::new(NativeCompiler::admitted_by(Arc::new(gate))))
     }
 
     fn builder(&self) -> KernelStoreBuilder {
@@ -221,6 +245,10 @@ impl<'a> KernelStores<'a> {
             }
         }
     }
+}
+
+fn is_mock(device: &dyn Device) -> bool {
+    device.info().driver == aie_driver_mock::SCHEME
 }
 
 #[cfg(test)]

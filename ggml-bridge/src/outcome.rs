@@ -1,6 +1,7 @@
 //! What becomes of each device that is requested: opened, with kernels or without, or rejected.
 
 use crate::kernel_store::KernelStores;
+use crate::selftest::gate::Gate;
 use aie_hal::driver::DriverRegistry;
 use aie_hal::{Device, DriverError};
 use aie_jit_iron::{KernelStore, StoreError};
@@ -14,6 +15,8 @@ pub enum Outcome {
         device: Arc<dyn Device>,
         /// Where its kernels come from.
         store: Arc<KernelStore>,
+        /// What tests it, on an NPU.
+        gate: Option<Arc<Gate>>,
     },
     /// It works, and no source has kernels for it, so everything would run on the CPU.
     Idle {
@@ -44,7 +47,7 @@ pub fn outcomes(uris: &[String], drivers: &DriverRegistry, stores: &KernelStores
     for uri in uris {
         match drivers.open(uri) {
             Ok(devices) => outcomes.extend(devices.into_iter().map(|device| match stores.of(&*device) {
-                Ok(store) => Outcome::Offered { device, store },
+                Ok(store) => Outcome::Offered { gate: stores.gate(&*device), device, store },
                 Err(cause @ StoreError::NoKernels { .. }) => Outcome::Idle { device, reason: cause.to_string() },
                 Err(cause) => Outcome::WithoutStore { device, reason: cause.to_string() },
             })),

@@ -50,8 +50,9 @@ aie_hal::settings! {
         /// have a kernel leaves it to the next one. On an NPU native kernels have to pass their self-test first (`GGML_HSA_SELFTEST`).
         GGML_HSA_COMPILERS: "`native`, `iron`, `reference`, separated by commas"
             => "`native,iron` on an NPU, without `native` where that has no products for the generation; `reference` on a simulated device, with `execute=emulated` `native,reference`";
-        /// When a family of native kernels is tested on an NPU before it is used there (`docs/native-selftest.md`). `auto`: once for the
-        /// NPU, its firmware, the kernel with its driver, and this library. `always`: in every process. `off`: never.
+        /// When a family of native kernels is tested on an NPU before it is used there, and imported memory before models are used where
+        /// they are mapped (`docs/native-selftest.md`). `auto`: once for the NPU, its firmware, the kernel with its driver, and this
+        /// library. `always`: in every process. `off`: never.
         GGML_HSA_SELFTEST: "`auto`, `always`, `off`" => "`auto`";
         /// How long the self-test of one family may take before the family counts as hung.
         GGML_HSA_SELFTEST_LIMIT: "seconds, 1 to 3600" => "10";

@@ -53,9 +53,9 @@ pub fn devices(environment: &Environment) -> (Vec<Arc<BackendDevice>>, Option<De
     let drivers = drivers::registry(arches, config.route, config.validation);
     for outcome in outcomes(&requested.uris, &drivers, &stores) {
         match outcome {
-            Outcome::Offered { device, store } => {
+            Outcome::Offered { device, store, gate } => {
                 log::info(|| format!("HSA{} is {}", npus.len(), device.info().uri));
-                npus.push(Arc::new(BackendDevice::new(npus.len(), device, store, &config)));
+                npus.push(Arc::new(BackendDevice::new(npus.len(), device, store, gate, &config)));
             }
             Outcome::Idle { device, reason } => {
                 idle.push((format!("{} ({})", device.info().uri, device.info().name), reason));

@@ -92,7 +92,7 @@ unsafe extern "C" fn get_props(device: *mut c_void, props: *mut RawDeviceProps) 
                 caps: RawDeviceCaps {
                     async_: Registry::asynchronous(),
                     host_buffer: false,
-                    buffer_from_host_ptr: registered.device.context.hal.info().import_obstacle.is_none(),
+                    buffer_from_host_ptr: registered.device.context.imports(),
                     events: true,
                     mmap_support: true,
                 },
@@ -170,7 +170,7 @@ unsafe extern "C" fn supports_op(device: *mut c_void, op: *const RawTensor) -> b
     })
 }
 
-/// Our own buffers, and, where the device can import it, all host memory that does not belong to another of our devices:
+/// Our own buffers, and, where it is imported, all host memory that does not belong to another of our devices:
 /// inputs are then used in place. Layers whose weights are there are left to the CPU by [`supports_op`].
 unsafe extern "C" fn supports_buft(device: *mut c_void, buft: *mut c_void) -> bool {
     guard("supports_buft", false, || {
@@ -181,7 +181,6 @@ unsafe extern "C" fn supports_buft(device: *mut c_void, buft: *mut c_void) -> bo
             return true;
         }
         // SAFETY: ggml asks with a device of ours.
-        let imports = unsafe { of(device) }.device.context.hal.info().import_obstacle.is_none();
-        is_host && imports && backend_device(owner).is_none()
+        is_host && backend_device(owner).is_none() && unsafe { of(device) }.device.context.imports()
     })
 }

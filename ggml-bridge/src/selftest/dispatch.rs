@@ -1,11 +1,14 @@
 //! One dispatch of one kernel, with the bytes of its arguments.
 
+use super::mapped_file::MappedFile;
+use crate::context::ALIGNMENT;
 use aie_hal::{
     Buffer, BufferParams, BufferRef, CommandList, Device, DeviceError, Executable, KernelArtifact, Queue, Submission,
     SubmitError, TimelinePoint, WaitError,
 };
 use aie_jit_native::selftest::Material;
 use std::fmt::{self, Display, Formatter};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Why a dispatch has no result.
@@ -38,6 +41,18 @@ impl From<SubmitError> for Trouble {
     }
 }
 
+/// Where the sources of a dispatch are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Each in memory of the device.
+    Allocated,
+    /// One behind the other in a file that is mapped for reading and used in place; one that is written is in memory of the device.
+    Imported,
+}
+
+/// A range of a buffer.
+type Argument = (Arc<dyn Buffer>, Range<usize>);
+
 /// The result of `kernel`, whose arguments are the sources of `material` and the result, in this order. Blocks until it is there.
 ///
 /// # Errors
@@ -47,20 +62,31 @@ pub fn dispatch(
     queue: &dyn Queue,
     material: &Material,
     kernel: &KernelArtifact,
+    place: Place,
 ) -> Result<Vec<u8>, Trouble> {
-    let filled = |bytes: &Vec<u8>| -> Result<Arc<dyn Buffer>, DeviceError> {
+    let filled = |bytes: &Vec<u8>| -> Result<Argument, DeviceError> {
         let buffer = device.allocate(&BufferParams::data(bytes.len()))?;
         buffer.write(0, bytes)?;
         buffer.flush(0..bytes.len())?;
-        Ok(buffer)
+        Ok((buffer, 0..bytes.len()))
     };
-    let mut buffers: Vec<Arc<dyn Buffer>> = material.sources.iter().map(filled).collect::<Result<_, _>>()?;
-    buffers.push(match material.updated {
-        Some(index) => Arc::clone(&buffers[index]),
+    let mut arguments: Vec<Argument> = match place {
+        Place::Allocated => material.sources.iter().map(filled).collect::<Result<_, _>>()?,
+        Place::Imported => imported(device, &material.sources)?,
+    };
+    let output = match material.updated {
+        Some(index) => {
+            if place == Place::Imported {
+                arguments[index] = filled(&material.before)?;
+            }
+            arguments[index].clone()
+        }
         None => filled(&material.before)?,
-    });
+    };
+    arguments.push(output.clone());
     let executable: Arc<dyn Executable> = device.load_executable(kernel)?;
-    let bindings = buffers.iter().map(|buffer| BufferRef::direct(buffer, 0, buffer.size())).collect();
+    let bindings =
+        arguments.iter().map(|(buffer, range)| BufferRef::direct(buffer, range.start, range.len())).collect();
     let mut list = CommandList::builder();
     list.dispatch(&executable, bindings).map_err(|error| Trouble::Before(error.to_string()))?;
     let done = device.create_semaphore(0)?;
@@ -71,8 +97,21 @@ pub fn dispatch(
         other => Trouble::Before(other.to_string()),
     })?;
     let mut found = vec![0; material.expected.len()];
-    let output = &buffers[material.sources.len()];
+    let (output, _) = output;
     output.invalidate(0..found.len())?;
     output.read(0, &mut found)?;
     Ok(found)
+}
+
+/// Maps a file with `sources` as a model has its tensors, and imports all of it at once.
+fn imported(device: &dyn Device, sources: &[Vec<u8>]) -> Result<Vec<Argument>, Trouble> {
+    let (mut content, mut ranges) = (Vec::new(), Vec::new());
+    for source in sources {
+        content.resize(content.len().next_multiple_of(ALIGNMENT), 0);
+        ranges.push(content.len()..content.len() + source.len());
+        content.extend(source);
+    }
+    let file = MappedFile::of(&content).map_err(|cause| Trouble::Before(format!("mapping a file: {cause}")))?;
+    let buffer = device.import(Arc::new(file))?;
+    Ok(ranges.into_iter().map(|range| (Arc::clone(&buffer), range)).collect())
 }

@@ -1,6 +1,7 @@
-//! Which families may be used on an NPU, for the kernel store.
+//! Which families may be used on an NPU, for the kernel store, and whether models may be used where they are mapped.
 
 use super::Outcome;
+use super::subject::Subject;
 use super::tester::Tester;
 use crate::config::SelfTest;
 use crate::log;
@@ -11,7 +12,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
 
-/// Admits a family when its self-test has passed. Asks once in a process.
+/// Admits a subject when its self-test has passed. Asks once in a process.
 pub struct Gate {
     tester: Tester,
     mode: SelfTest,
@@ -32,29 +33,47 @@ impl Gate {
         Self { tester, mode, npu, known: Mutex::default() }
     }
 
-    fn verdict(&self, family: &'static Family, arch: &Arch) -> Result<(), String> {
+    /// Whether memory of the program may be used in place; else it is copied.
+    pub fn admits_imports(&self, arch: &Arch) -> bool {
+        self.admitted(Subject::ImportedMemory, arch).is_ok()
+    }
+
+    /// Why such memory is copied, as far as that is known without a trial.
+    pub fn known_against_imports(&self) -> Option<String> {
+        let outcome = self.tester.known(Subject::ImportedMemory).filter(|outcome| *outcome != Outcome::Right)?;
+        Some(format!("the self-test of imported memory is {}: {outcome}", outcome.word()))
+    }
+
+    fn admitted(&self, subject: Subject, arch: &Arch) -> Result<(), String> {
+        // Locked meanwhile: whoever asks for the same subject waits for the outcome.
+        self.known.lock().entry(subject.name()).or_insert_with(|| self.verdict(subject, arch)).clone()
+    }
+
+    fn verdict(&self, subject: Subject, arch: &Arch) -> Result<(), String> {
         let outcome = match self.mode {
             SelfTest::Off => return Ok(()),
-            SelfTest::Auto => self.tester.known_or_tested(family, arch),
-            SelfTest::Always => self.tester.tested(family, arch),
+            SelfTest::Auto => self.tester.known_or_tested(subject, arch),
+            SelfTest::Always => self.tester.tested(subject, arch),
         };
         let reason = match outcome {
             Ok(Outcome::Right) => return Ok(()),
             Ok(outcome) => format!("its self-test: {}: {outcome}", outcome.word()),
             Err(reason) => format!("its self-test could not be run: {reason}"),
         };
-        log::warn(&format!(
-            "native kernels of the family `{}` are not used on {}, because of {reason}; other kernels or the CPU take their place; \
-             `ggml-hsa selftest` shows and repeats it",
-            family.name, self.npu
-        ));
-        Err(format!("the family {} is not used because of {reason}", family.name))
+        let (npu, shown) = (&self.npu, "`ggml-hsa selftest` shows and repeats it");
+        let (what, instead) = match subject {
+            Subject::Family(Family { name, .. }) => {
+                (format!("native kernels of the family `{name}` are"), "other kernels or the CPU take their place")
+            }
+            Subject::ImportedMemory => ("memory that is imported is".to_owned(), "models are copied"),
+        };
+        log::warn(&format!("{what} not used on {npu}, because of {reason}; {instead}; {shown}"));
+        Err(format!("{what} not used because of {reason}"))
     }
 }
 
 impl Admission for Gate {
     fn admits(&self, family: &'static Family, arch: &Arch) -> Result<(), String> {
-        // Locked meanwhile: whoever asks for the same family waits for the outcome.
-        self.known.lock().entry(family.name).or_insert_with(|| self.verdict(family, arch)).clone()
+        self.admitted(Subject::Family(family), arch)
     }
 }

@@ -4,24 +4,31 @@
 //! computed a few small nodes right there ([`aie_jit_native::selftest`] has them). That takes milliseconds, happens when the first
 //! kernel of the family is wanted, and is remembered for this NPU, firmware, driver and library:
 //!
-//! - [`trial`]: runs the nodes of a family on a device that is opened for it alone, with a time limit.
+//! Whether memory that a program imports is what the array reads is tested in the same way, before models are used where they are
+//! mapped.
+//!
+//! - [`subject`]: what is tested.
+//! - [`trial`]: runs its nodes on a device that is opened for it alone, with a time limit.
 //! - [`dispatch`]: one kernel with the bytes of its arguments, for trials and for tools.
 //! - [`record`]: the file that remembers outcomes, and trials that never ended.
 //! - [`npu`]: the NPU and everything else that an outcome depends on.
 //! - [`tester`]: a trial with its record, for the library and for `ggml-hsa selftest`.
-//! - [`gate`]: tells the kernel store which families may be used, and the user, once, which may not.
+//! - [`mapped_file`]: memory as a model is in.
+//! - [`gate`]: tells the kernel store which families may be used, and the user, once, which may not; the same for imports.
 
 pub mod dispatch;
 pub mod gate;
+mod mapped_file;
 pub mod npu;
 pub mod record;
+pub mod subject;
 pub mod tester;
 pub mod trial;
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What a trial of a family showed.
+/// What a trial showed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum Outcome {

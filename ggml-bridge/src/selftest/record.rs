@@ -1,4 +1,4 @@
-//! What is known of families on the NPUs of this machine: a file in the kernel cache.
+//! What is known of subjects on the NPUs of this machine: a file in the kernel cache.
 //!
 //! It is read and written under a lock, so that two programs that start at once do not both test, and replaced as a whole. That a
 //! trial has begun is on the disk before the trial begins: if the machine dies of it, the next start does not repeat it.
@@ -35,7 +35,7 @@ struct Content {
     npus: BTreeMap<String, Entry>,
 }
 
-/// Outcomes by family, and what they were found under.
+/// Outcomes by name, and what they were found under.
 #[derive(Debug, Serialize, Deserialize)]
 struct Entry {
     conditions: Conditions,
@@ -66,17 +66,17 @@ impl Record {
 }
 
 impl Turn<'_> {
-    /// What is known of a family under the present conditions. A file that cannot be read knows nothing.
-    pub fn outcome(&self, npu: &Npu, family: &str) -> Option<Outcome> {
+    /// What is known of a subject under the present conditions. A file that cannot be read knows nothing.
+    pub fn outcome(&self, npu: &Npu, subject: &str) -> Option<Outcome> {
         let entry = self.content().npus.remove(&npu.id)?;
-        (entry.conditions == npu.conditions).then_some(entry.families)?.remove(family)
+        (entry.conditions == npu.conditions).then_some(entry.families)?.remove(subject)
     }
 
     /// Notes an outcome, or that nothing is known; what was found under other conditions goes.
     ///
     /// # Errors
     /// Errors of the file system.
-    pub fn note(&self, npu: &Npu, family: &str, outcome: Option<&Outcome>) -> io::Result<()> {
+    pub fn note(&self, npu: &Npu, subject: &str, outcome: Option<&Outcome>) -> io::Result<()> {
         let mut content = self.content();
         let fresh = || Entry { conditions: npu.conditions.clone(), families: BTreeMap::new() };
         let entry = content.npus.entry(npu.id.clone()).or_insert_with(fresh);
@@ -84,8 +84,8 @@ impl Turn<'_> {
             *entry = fresh();
         }
         match outcome {
-            Some(outcome) => entry.families.insert(family.to_owned(), outcome.clone()),
-            None => entry.families.remove(family),
+            Some(outcome) => entry.families.insert(subject.to_owned(), outcome.clone()),
+            None => entry.families.remove(subject),
         };
         self.write(&content)
     }

@@ -3,16 +3,16 @@
 use super::Outcome;
 use super::npu::Npu;
 use super::record::{Record, Turn};
+use super::subject::Subject;
 use super::trial::{self, Open};
 use crate::log;
 use aie_hal::{Arch, ArchRegistry};
 use aie_jit_iron::CachePath;
-use aie_jit_native::kernels::Family;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Tests families on one device. Thread-safe.
+/// Tests subjects on one device. Thread-safe.
 pub struct Tester {
     open: Arc<Open>,
     limit: Duration,
@@ -55,14 +55,19 @@ impl Tester {
         record.turn()?.forget(npu)
     }
 
-    /// What is known of a family, or else what a trial shows.
+    /// What is known of a subject, without a trial.
+    pub fn known(&self, subject: Subject) -> Option<Outcome> {
+        self.with_turn(|kept| kept.and_then(|(turn, npu)| turn.outcome(npu, subject.name())))
+    }
+
+    /// What is known of a subject, or else what a trial shows.
     ///
     /// # Errors
     /// Why there was no trial.
-    pub fn known_or_tested(&self, family: &'static Family, arch: &Arch) -> Result<Outcome, String> {
-        self.with_turn(|kept| match kept.and_then(|(turn, npu)| turn.outcome(npu, family.name)) {
+    pub fn known_or_tested(&self, subject: Subject, arch: &Arch) -> Result<Outcome, String> {
+        self.with_turn(|kept| match kept.and_then(|(turn, npu)| turn.outcome(npu, subject.name())) {
             Some(outcome) => Ok(outcome),
-            None => self.noted(kept, family, arch),
+            None => self.noted(kept, subject, arch),
         })
     }
 
@@ -70,8 +75,8 @@ impl Tester {
     ///
     /// # Errors
     /// Why there was no trial.
-    pub fn tested(&self, family: &'static Family, arch: &Arch) -> Result<Outcome, String> {
-        self.with_turn(|kept| self.noted(kept, family, arch))
+    pub fn tested(&self, subject: Subject, arch: &Arch) -> Result<Outcome, String> {
+        self.with_turn(|kept| self.noted(kept, subject, arch))
     }
 
     /// Calls `then` with the right to the record, if there is one.
@@ -86,15 +91,15 @@ impl Tester {
         }
     }
 
-    fn noted(&self, kept: Option<(&Turn<'_>, &Npu)>, family: &'static Family, arch: &Arch) -> Result<Outcome, String> {
+    fn noted(&self, kept: Option<(&Turn<'_>, &Npu)>, subject: Subject, arch: &Arch) -> Result<Outcome, String> {
         let note = |outcome: Option<&Outcome>| {
             let Some((turn, npu)) = kept else { return };
-            if let Err(cause) = turn.note(npu, family.name, outcome) {
-                log::warn(&format!("the outcome of the self-test of {} is not kept: {cause}", family.name));
+            if let Err(cause) = turn.note(npu, subject.name(), outcome) {
+                log::warn(&format!("the outcome of the self-test of {} is not kept: {cause}", subject.name()));
             }
         };
         note(Some(&Outcome::Begun));
-        let outcome = trial::run(family, arch, &self.open, self.limit);
+        let outcome = trial::run(subject, arch, &self.open, self.limit);
         note(outcome.as_ref().ok());
         outcome
     }

@@ -3,14 +3,16 @@
 use super::gate::Gate;
 use super::npu::{Conditions, Npu};
 use super::record::Record;
+use super::subject::Subject;
 use super::tester::Tester;
 use super::trial::{self, Open};
 use super::*;
-use crate::config::SelfTest;
+use crate::config::{Config, SelfTest};
+use crate::context::DeviceContext;
 use crate::{doubles, drivers};
 use aie_hal::mock::MockQueue;
 use aie_hal::semaphore::TimelineSemaphore;
-use aie_hal::{Arch, ArchRegistry, Device};
+use aie_hal::{Arch, ArchRegistry, Device, DeviceError};
 use aie_jit_iron::{CachePath, KernelCache, KernelStore};
 use aie_jit_native::kernels::{FAMILIES, Family};
 use aie_jit_native::{Admission, NativeCompiler};
@@ -46,7 +48,7 @@ fn simulated(uri: &str) -> (Arc<Open>, Arc<AtomicUsize>) {
 const LONG: Duration = Duration::from_secs(120);
 
 fn outcome(uri: &str) -> Result<Outcome, String> {
-    trial::run(copies(), &aie2(), &simulated(uri).0, LONG)
+    trial::run(Subject::Family(copies()), &aie2(), &simulated(uri).0, LONG)
 }
 
 #[rstest]
@@ -68,6 +70,36 @@ fn a_trial_says_which_node_is_not_right(
     assert!(text.starts_with(case) && text.contains(how), "{text}");
 }
 
+/// Imported memory that the array sees elsewhere shows in the first node; the same family in the device's memory does not see it.
+#[rstest]
+#[case::right("", "right", "")]
+#[case::not_coherent("?coherent=false", "right", "")]
+#[case::all_elsewhere("?fault=import@*", "wrong", "CONT")]
+#[case::the_last_elsewhere("?fault=import@9", "wrong", "CPY")]
+#[case::elsewhere_not_coherent("?coherent=false&fault=import@*", "wrong", "CONT")]
+fn a_trial_of_imported_memory_reads_a_mapped_file(#[case] fault: &str, #[case] word: &str, #[case] case: &str) {
+    let uri = format!("mock:aie2{fault}");
+    let outcome_of = |subject| trial::run(subject, &aie2(), &simulated(&uri).0, LONG).unwrap();
+    let outcome = outcome_of(Subject::ImportedMemory);
+    assert_eq!(outcome.word(), word);
+    assert!(word == "right" || outcome.to_string().starts_with(case), "{outcome}");
+    assert_eq!(outcome_of(Subject::Family(copies())), Outcome::Right);
+}
+
+/// A device that imports nothing has none that could be wrong.
+#[test]
+fn a_device_that_refuses_memory_is_no_verdict() {
+    let open: Arc<Open> = Arc::new(|| {
+        let mut device = doubles::device();
+        device.expect_create_queue().returning(|| Ok(Arc::new(MockQueue::new())));
+        device.expect_import().returning(|_| Err(DeviceError::Unsupported("it is not pinned".into())));
+        let device: Arc<dyn Device> = Arc::new(device);
+        Ok(device)
+    });
+    let reason = trial::run(Subject::ImportedMemory, &aie2(), &open, LONG).unwrap_err();
+    assert!(reason.contains("it is not pinned"), "{reason}");
+}
+
 /// What keeps a family from being tried says nothing about it.
 #[test]
 fn a_device_without_memory_is_no_verdict() {
@@ -75,7 +107,11 @@ fn a_device_without_memory_is_no_verdict() {
     assert!(reason.contains("out of memory"), "{reason}");
     assert!(outcome("mock:aie3").is_err());
     let aie9 = Arch { name: "aie9".into(), ..(*aie2()).clone() };
-    assert!(trial::run(copies(), &aie9, &simulated("mock:aie2").0, LONG).unwrap_err().contains("no program"));
+    assert!(
+        trial::run(Subject::Family(copies()), &aie9, &simulated("mock:aie2").0, LONG)
+            .unwrap_err()
+            .contains("no program")
+    );
 }
 
 /// A device that takes work and never ends it, not even with an error.
@@ -98,7 +134,7 @@ fn stuck() -> Arc<Open> {
 #[test]
 fn what_never_ends_is_left_behind_when_the_time_is_up() {
     let (begun, limit) = (Instant::now(), Duration::from_millis(200));
-    let outcome = trial::run(copies(), &aie2(), &stuck(), limit).unwrap();
+    let outcome = trial::run(Subject::Family(copies()), &aie2(), &stuck(), limit).unwrap();
     assert_eq!(outcome.word(), "hung");
     assert!(outcome.to_string().contains("within 0.2 seconds"), "{outcome}");
     assert!((limit..LONG).contains(&begun.elapsed()));
@@ -107,7 +143,7 @@ fn what_never_ends_is_left_behind_when_the_time_is_up() {
             std::thread::park();
         }
     });
-    assert!(trial::run(copies(), &aie2(), &asleep, limit).unwrap_err().contains("opening the NPU"));
+    assert!(trial::run(Subject::Family(copies()), &aie2(), &asleep, limit).unwrap_err().contains("opening the NPU"));
 }
 
 fn npu(firmware: &str, kernels: &str) -> Npu {
@@ -137,8 +173,9 @@ fn tester(folder: &Path, npu: Npu, open: Arc<Open>) -> Tester {
 fn an_outcome_is_kept_until_something_that_it_depends_on_changes() {
     let folder = tempfile::tempdir().unwrap();
     let (open, opened) = simulated("mock:aie2?fault=garbage@1");
-    let ask =
-        |npu: Npu, open: &Arc<Open>| tester(folder.path(), npu, Arc::clone(open)).known_or_tested(copies(), &aie2());
+    let ask = |npu: Npu, open: &Arc<Open>| {
+        tester(folder.path(), npu, Arc::clone(open)).known_or_tested(Subject::Family(copies()), &aie2())
+    };
     let first = ask(npu("1.5", "a"), &open).unwrap();
     assert_eq!((first.word(), opened.load(SeqCst)), ("wrong", 1));
     assert_eq!(ask(npu("1.5", "a"), &open), Ok(first));
@@ -149,7 +186,7 @@ fn an_outcome_is_kept_until_something_that_it_depends_on_changes() {
     assert_eq!(ask(npu("1.6", "b"), &open).unwrap().word(), "wrong");
     // Repeated on demand, and forgotten.
     let tester = tester(folder.path(), npu("1.6", "b"), good);
-    assert_eq!(tester.tested(copies(), &aie2()), Ok(Outcome::Right));
+    assert_eq!(tester.tested(Subject::Family(copies()), &aie2()), Ok(Outcome::Right));
     tester.forget().unwrap();
     assert_eq!(record(folder.path()).turn().unwrap().outcome(&npu("1.6", "b"), "copies"), None);
 }
@@ -160,7 +197,7 @@ fn what_was_not_tried_is_tried_again() {
     let (open, opened) = simulated("mock:aie2?fault=alloc@*");
     let tester = tester(folder.path(), npu("1.5", "a"), open);
     for count in 1..=2 {
-        assert!(tester.known_or_tested(copies(), &aie2()).is_err());
+        assert!(tester.known_or_tested(Subject::Family(copies()), &aie2()).is_err());
         assert_eq!(opened.load(SeqCst), count);
     }
 }
@@ -171,7 +208,7 @@ fn a_trial_that_a_machine_did_not_survive_is_not_repeated() {
     let npu = npu("1.5", "a");
     record(folder.path()).turn().unwrap().note(&npu, "copies", Some(&Outcome::Begun)).unwrap();
     let (open, opened) = simulated("mock:aie2");
-    let outcome = tester(folder.path(), npu.clone(), open).known_or_tested(copies(), &aie2()).unwrap();
+    let outcome = tester(folder.path(), npu.clone(), open).known_or_tested(Subject::Family(copies()), &aie2()).unwrap();
     assert_eq!((outcome.word(), opened.load(SeqCst)), ("interrupted", 0));
     assert!(outcome.to_string().contains("never came to its end"), "{outcome}");
 }
@@ -205,6 +242,38 @@ fn a_gate_asks_once() {
 fn a_gate_that_is_off_admits_untested() {
     let (gate, opened) = gate("mock:aie2?fault=garbage@1", SelfTest::Off);
     assert_eq!((gate.admits(copies(), &aie2()), opened.load(SeqCst)), (Ok(()), 0));
+}
+
+/// Models are copied where imported memory is read wrongly, and the outcome is kept beside those of families.
+#[rstest]
+#[case::right("mock:aie2", SelfTest::Auto, true, 1)]
+#[case::wrong("mock:aie2?fault=import@*", SelfTest::Auto, false, 1)]
+#[case::untested("mock:aie2?fault=alloc@*", SelfTest::Always, false, 1)]
+#[case::off("mock:aie2?fault=import@*", SelfTest::Off, true, 0)]
+fn models_are_used_in_place_when_imported_memory_is_right(
+    #[case] uri: &str,
+    #[case] mode: SelfTest,
+    #[case] expected: bool,
+    #[case] trials: usize,
+) {
+    let folder = tempfile::tempdir().unwrap();
+    let (open, opened) = simulated(uri);
+    let kept = || tester(folder.path(), npu("1.5", "a"), Arc::clone(&open));
+    let gate = Arc::new(Gate::new(kept(), mode, uri.to_owned()));
+    let hal = drivers::mock(ArchRegistry::builtin()).open(&"mock:aie2".parse().unwrap()).unwrap().remove(0);
+    let context = || {
+        let context = DeviceContext::new(0, Arc::clone(&hal), doubles::store(), &Config::default());
+        context.with_gate(Some(Arc::clone(&gate)))
+    };
+    assert!(doubles::context(doubles::device()).imports(), "a simulated device has no gate");
+    let first = context();
+    assert_eq!([first.imports(), first.imports(), context().imports()], [expected; 3]);
+    assert_eq!(opened.load(SeqCst), trials);
+    // `ggml-hsa doctor` says so without a trial of its own.
+    let remembered = Gate::new(kept(), SelfTest::Auto, uri.to_owned()).known_against_imports();
+    assert_eq!(remembered.is_some(), mode == SelfTest::Auto && !expected, "{remembered:?}");
+    assert_eq!(kept().known(Subject::Family(copies())), None);
+    assert_eq!(opened.load(SeqCst), trials);
 }
 
 /// The other compilers make what a family that is wrong does not, also when its kernel is in the cache already.

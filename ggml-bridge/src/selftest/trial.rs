@@ -1,10 +1,11 @@
-//! A trial: the nodes of a family's self-test, on a device that is opened for them alone.
+//! A trial: the nodes of a self-test, on a device that is opened for them alone.
 //!
 //! It runs on a thread of its own. When the time is up the thread is left behind with everything it holds, and never waited for:
 //! the kernel driver's watchdog, or the end of the process, takes it down. What the program itself has open is not touched.
 
 use super::Outcome;
-use super::dispatch::{Trouble, dispatch};
+use super::dispatch::{Place, Trouble, dispatch};
+use super::subject::Subject;
 use aie_hal::{Arch, Device, DeviceError, KernelArtifact};
 use aie_jit_native::kernels::Family;
 use aie_jit_native::selftest::{self, Case, Material};
@@ -30,11 +31,16 @@ enum Event {
     Ended(Result<Outcome, String>),
 }
 
-/// Tries `family` on what `open` opens. Making its kernels does not count as time.
+/// Tries `subject` on what `open` opens. Making its kernels does not count as time.
 ///
 /// # Errors
-/// Why it could not be tried. That says nothing about the family.
-pub fn run(family: &'static Family, arch: &Arch, open: &Arc<Open>, limit: Duration) -> Result<Outcome, String> {
+/// Why it could not be tried. That says nothing about the subject.
+pub fn run(subject: Subject, arch: &Arch, open: &Arc<Open>, limit: Duration) -> Result<Outcome, String> {
+    let family = subject.family();
+    let place = match subject {
+        Subject::Family(_) => Place::Allocated,
+        Subject::ImportedMemory => Place::Imported,
+    };
     let prepared: Vec<Prepared> =
         selftest::cases(family, arch).into_iter().map(|case| prepare(family, arch, case)).collect::<Result<_, _>>()?;
     if prepared.is_empty() {
@@ -44,7 +50,7 @@ pub fn run(family: &'static Family, arch: &Arch, open: &Arc<Open>, limit: Durati
     let (events, told) = channel();
     let open = Arc::clone(open);
     let work = move || {
-        let ended = attempt(&*open, &prepared, &events);
+        let ended = attempt(&*open, &prepared, place, &events);
         // Nobody listens any more when the time was up.
         let _ = events.send(Event::Ended(ended));
     };
@@ -73,12 +79,12 @@ fn prepare(family: &'static Family, arch: &Arch, case: Case) -> Result<Prepared,
     Ok(Prepared { case, material, kernel })
 }
 
-fn attempt(open: &Open, prepared: &[Prepared], events: &Sender<Event>) -> Result<Outcome, String> {
+fn attempt(open: &Open, prepared: &[Prepared], place: Place, events: &Sender<Event>) -> Result<Outcome, String> {
     let device = open()?;
     let queue = device.create_queue().map_err(|error| error.to_string())?;
     for (index, Prepared { case, material, kernel }) in prepared.iter().enumerate() {
         let _ = events.send(Event::Case(index));
-        let (case_name, ended) = (case.name(), dispatch(&*device, &*queue, material, kernel));
+        let (case_name, ended) = (case.name(), dispatch(&*device, &*queue, material, kernel, place));
         match ended {
             Ok(found) => {
                 if let Err(how) = case.judge(&found, &material.expected) {

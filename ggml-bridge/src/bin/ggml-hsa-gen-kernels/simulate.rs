@@ -11,7 +11,7 @@ use aie_jit_native::NativeCompiler;
 use aie_jit_native::selftest::Material;
 use aie_ops::compiler::{CompileError, KernelCompiler};
 use ggml_hsa::drivers;
-use ggml_hsa::selftest::dispatch::dispatch;
+use ggml_hsa::selftest::dispatch::{Place, dispatch};
 use serde_json::json;
 use std::io::{self, Write};
 use std::time::Duration;
@@ -68,7 +68,7 @@ fn executed(kernel: &KernelRequest, sources: &[&[u8]], artifact: &KernelArtifact
         before: vec![0; bytes],
         expected: vec![0; bytes],
     };
-    dispatch(&*device, &*queue, &material, artifact).map_err(|error| error.to_string())
+    dispatch(&*device, &*queue, &material, artifact, Place::Allocated).map_err(|error| error.to_string())
 }
 
 fn print(simulated: &[Simulated], right: usize, out: &mut impl Write) -> io::Result<()> {

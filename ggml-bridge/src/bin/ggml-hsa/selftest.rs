@@ -1,12 +1,11 @@
-//! `ggml-hsa selftest`: the native kernels of this library on an NPU, family by family.
+//! `ggml-hsa selftest`: the native kernels of this library on an NPU, family by family, and memory that it imports.
 //!
-//! The trials are the library's own, which runs them when it first needs a family. On an NPU their outcomes are kept for it.
+//! The trials are the library's own, which runs them when it first needs to know. On an NPU their outcomes are kept for it.
 
 use crate::output::{complain, counted, json, say};
 use aie_driver_xdna::route::Route;
 use aie_driver_xdna::{SCHEME, XdnaDriver};
 use aie_hal::{Arch, ArchRegistry, Device, DeviceUri, Driver, Environment};
-use aie_jit_native::kernels::{FAMILIES, Family};
 use aie_jit_native::selftest::cases;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -16,6 +15,7 @@ use ggml_hsa::config::Config;
 use ggml_hsa::drivers;
 use ggml_hsa::selftest::Outcome;
 use ggml_hsa::selftest::npu::Npu;
+use ggml_hsa::selftest::subject::Subject;
 use ggml_hsa::selftest::tester::Tester;
 use serde::Serialize;
 use std::io::{IsTerminal as _, stderr};
@@ -36,6 +36,9 @@ use std::time::{Duration, Instant};
 On an NPU the outcome is kept in the kernel cache. llama.cpp uses the families that are right; what was wrong or hung stays out of
 use, with a warning, until the firmware, the kernel with its driver or the library changes, or this command finds it right.
 
+The family `imported-memory` is the nodes of `copies` on a file that is mapped for reading, as llama.cpp maps a model. Models are used
+where they are mapped if it is right, and else copied.
+
 Outcomes of a family:
   right       every result is that of the reference kernels
   wrong       a result is not
@@ -43,8 +46,9 @@ Outcomes of a family:
   failed      the NPU ended a kernel with an error
   untested    it could not be tried, which says nothing about it
   not made    there is no program of it for this generation
+  refused     the device does not import such memory, for the reason given
 
-Exit code: 0 when every family that is made is right, 1 when not, 2 when the command line or the device cannot be used.")]
+Exit code: 0 when everything is right, not made or refused, 1 when not, 2 when the command line or the device cannot be used.")]
 pub struct SelftestArguments {
     /// The device, as `ggml-hsa devices` lists them [default: the first NPU]
     #[arg(long, value_name = "URI")]
@@ -53,7 +57,7 @@ pub struct SelftestArguments {
     #[arg(value_name = "URI", hide = true, conflicts_with = "device")]
     unnamed_device: Option<String>,
     /// Only this family; may be repeated
-    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(FAMILIES.iter().map(|family| family.name)))]
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(Subject::all().map(Subject::name)))]
     family: Vec<String>,
     /// How long one family may take, in seconds [default: that of GGML_HSA_SELFTEST_LIMIT]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
@@ -115,23 +119,26 @@ pub fn run(arguments: &SelftestArguments) -> ExitCode {
         return forget(&bench);
     }
     let chosen =
-        |family: &&&Family| arguments.family.is_empty() || arguments.family.iter().any(|name| name == family.name);
-    report.families = FAMILIES.iter().filter(chosen).map(|family| bench.test(family)).collect();
+        |subject: &Subject| arguments.family.is_empty() || arguments.family.iter().any(|name| name == subject.name());
+    report.families = Subject::all().filter(chosen).map(|subject| bench.test(subject)).collect();
     if arguments.json {
         json(&report);
     } else {
         print(&report);
     }
-    let is_well = report.families.iter().all(|row| [RIGHT, NOT_MADE].contains(&row.outcome));
+    let is_well = report.families.iter().all(|row| [RIGHT, NOT_MADE, REFUSED].contains(&row.outcome));
     if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 const RIGHT: &str = "right";
 const NOT_MADE: &str = "not made";
+const REFUSED: &str = "refused";
 
 /// A device, and what tests on it.
 struct Bench {
     arch: Arc<Arch>,
+    /// Why it imports nothing.
+    import_obstacle: Option<String>,
     tester: Tester,
 }
 
@@ -157,7 +164,7 @@ impl Bench {
         let hint = "; a simulated one is `mock:aie2`";
         let opened = driver.open(&uri).map_err(|cause| format!("{cause}{}", if is_npu { hint } else { "" }))?;
         let device: Arc<dyn Device> = opened.into_iter().next().ok_or_else(|| format!("`{uri}` names no device"))?;
-        let arch = Arc::clone(device.arch());
+        let (arch, import_obstacle) = (Arc::clone(device.arch()), device.info().import_obstacle.clone());
         let mut report = Report {
             device: device.info().uri.to_string(),
             arch: arch.name.clone(),
@@ -179,23 +186,26 @@ impl Bench {
             Tester::of_simulated(Arc::new(open), limit)
         };
         report.record = tester.record().map(|record| record.path());
-        Ok((Self { arch, tester }, report))
+        Ok((Self { arch, import_obstacle, tester }, report))
     }
 
-    fn test(&self, family: &'static Family) -> Row {
-        let cases = cases(family, &self.arch).len();
+    fn test(&self, subject: Subject) -> Row {
+        let cases = cases(subject.family(), &self.arch).len();
         let row = |outcome, reason, begun: Instant| {
             let milliseconds = begun.elapsed().as_millis();
-            Row { family: family.name, outcome, reason, cases, milliseconds }
+            Row { family: subject.name(), outcome, reason, cases, milliseconds }
         };
         let begun = Instant::now();
-        if !family.is_for(&self.arch) {
+        if !subject.is_for(&self.arch) {
             return row(NOT_MADE, None, begun);
         }
-        if stderr().is_terminal() {
-            eprintln!("{}: {}", family.name, counted(cases, "node"));
+        if let (Subject::ImportedMemory, Some(obstacle)) = (subject, &self.import_obstacle) {
+            return row(REFUSED, Some(obstacle.clone()), begun);
         }
-        match self.tester.tested(family, &self.arch) {
+        if stderr().is_terminal() {
+            eprintln!("{}: {}", subject.name(), counted(cases, "node"));
+        }
+        match self.tester.tested(subject, &self.arch) {
             Ok(Outcome::Right) => row(RIGHT, None, begun),
             Ok(outcome) => row(outcome.word(), Some(outcome.to_string()), begun),
             Err(reason) => row("untested", Some(reason), begun),

@@ -42,9 +42,9 @@ pub fn open(machine: &Machine) -> Vec<Opening> {
     let drivers = drivers::registry(machine.arches.clone(), machine.config.route, machine.config.validation);
     let opened = outcomes(&requested.uris, &drivers, &stores);
     let opening = |outcome| match outcome {
-        Outcome::Offered { device, .. } => {
-            let info = device.info();
-            Opening::Offered { uri: info.uri.to_string(), copied: info.import_obstacle.clone() }
+        Outcome::Offered { device, gate, .. } => {
+            let (info, known) = (device.info(), || gate.and_then(|gate| gate.known_against_imports()));
+            Opening::Offered { uri: info.uri.to_string(), copied: info.import_obstacle.clone().or_else(known) }
         }
         Outcome::Idle { device, reason } | Outcome::WithoutStore { device, reason } => {
             let has_unused = machine.config.jit.compilers.is_none() && has_any(device.arch());

@@ -8,10 +8,10 @@ use super::privacy::Redactor;
 use aie_driver_xdna::direct;
 use aie_driver_xdna::discovery::FoundNpu;
 use aie_driver_xdna::sysfs::{self, PciDevice};
-use aie_jit_native::kernels::FAMILIES;
 use ggml_hsa::selftest::Outcome;
 use ggml_hsa::selftest::npu::Npu;
 use ggml_hsa::selftest::record::Record as Kept;
+use ggml_hsa::selftest::subject::Subject;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
@@ -79,12 +79,12 @@ pub struct RecordedNpu {
     pub calls: Vec<String>,
 }
 
-/// A family of the library's own kernels on one NPU.
+/// A subject of the self-test on one NPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedTest {
     /// The NPU's name.
     pub npu: String,
-    /// The family.
+    /// A family of the library's own kernels, or `imported-memory`.
     pub family: String,
     /// As `ggml-hsa selftest` says it: `right`, `wrong`, `hung`, `failed`; `untested`: nothing is known under this firmware, kernel and
     /// library.
@@ -151,14 +151,14 @@ fn tested(npu: &FoundNpu, machine: &Machine, redactor: &Redactor) -> Vec<Recorde
     let cache = Some(&machine.config.cache).filter(|cache| cache.path().exists());
     let known = Npu::found(npu, &arch.name).ok().zip(cache.and_then(|cache| Kept::open(cache).ok()));
     let turn = known.as_ref().and_then(|(id, kept)| Some((id, kept.turn().ok()?)));
-    let families = FAMILIES.iter().filter(|family| family.is_for(arch));
-    families
-        .map(|family| {
-            let outcome = turn.as_ref().and_then(|(id, turn)| turn.outcome(id, family.name));
+    Subject::all()
+        .filter(|subject| subject.is_for(arch))
+        .map(|subject| {
+            let outcome = turn.as_ref().and_then(|(id, turn)| turn.outcome(id, subject.name()));
             let word = outcome.as_ref().map_or("untested", Outcome::word).to_owned();
             let reason = outcome.filter(|outcome| *outcome != Outcome::Right);
             let reason = reason.map(|outcome| redactor.publish(&outcome.to_string()));
-            RecordedTest { npu: npu.name.clone(), family: family.name.to_owned(), outcome: word, reason }
+            RecordedTest { npu: npu.name.clone(), family: subject.name().to_owned(), outcome: word, reason }
         })
         .collect()
 }
