@@ -333,8 +333,8 @@ mod tests {
             let line = format!("xtask {}{programs}", stage.arguments);
             assert!(cli.clone().try_get_matches_from(line.split(' ')).is_ok(), "{line}");
         }
-        // `testbed` only prepares, timings are never judged, and `test` is this one.
-        let others = ["testbed", "bench", "test", "help"];
+        // `testbed` only prepares, timings and predictions are never judged, and `test` is this one.
+        let others = ["testbed", "bench", "predict", "test", "help"];
         for command in cli.get_subcommands().map(clap::Command::get_name) {
             let stage = stages().any(|stage| stage.arguments.split(' ').next() == Some(command));
             assert!(stage || others.contains(&command), "`{command}` is no stage of `test`");
