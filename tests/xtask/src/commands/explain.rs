@@ -180,20 +180,17 @@ impl Rig {
         let device = run.device()?;
         let further = device.graphs.computed.checked_sub(2).context("no token behind the first")?;
         let counters = &device.counters;
-        let counted: [(_, _, fn(Step) -> u64); 3] = [
-            ("chains", counters.chains, |step| step.chains),
-            ("contexts made", counters.contexts_created, |step| step.contexts_made),
-            ("context switches", counters.context_switches, |step| step.context_switches),
+        let steps = |of: fn(Step) -> u64| [of(prompt), of(first), of(token)];
+        let compared = [
+            ("chains", counters.chains, steps(|step| step.chains)),
+            ("contexts made", counters.contexts_created, steps(|step| step.contexts_made)),
+            ("context switches", counters.context_switches, steps(|step| step.context_switches)),
         ];
         let mut seen = Vec::new();
-        for (what, counted, of) in counted {
-            let expected = of(prompt) + of(first) + further * of(token);
+        for (what, counted, [prompt, first, token]) in compared {
             ensure!(
-                counted == expected,
-                "{counted} {what}, explained {} for the prompt, {} for the first token, {} for each of {further} more",
-                of(prompt),
-                of(first),
-                of(token)
+                counted == prompt + first + further * token,
+                "{counted} {what}, explained {prompt} for the prompt, {first} for the first token, {token} for each of {further} more"
             );
             seen.push(format!("{counted} {what}"));
         }
