@@ -67,7 +67,12 @@ impl Gate {
             }
             Subject::ImportedMemory => ("memory that is imported is".to_owned(), "models are copied"),
         };
-        log::warn(&format!("{what} not used on {npu}, because of {reason}; {instead}; {shown}"));
+        let warning = format!("{what} not used on {npu}, because of {reason}; {instead}; {shown}");
+        match subject {
+            Subject::Family(_) => log::warn(&warning),
+            // Asked while llama.cpp tries what fits into memory, when it drops all warnings.
+            Subject::ImportedMemory => log::notice(&warning),
+        }
         Err(format!("{what} not used because of {reason}"))
     }
 }
