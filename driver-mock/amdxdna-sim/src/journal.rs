@@ -1,6 +1,7 @@
 //! What happened: counts of calls, messages, the stream of calls, and the report at exit.
 
 use crate::call_stream::Stream;
+use crate::faults::Fault;
 use crate::node::Device;
 use crate::settings::{Settings, SettingsError};
 use aie_driver_mock::npu::fault_plan::CommandFault;
@@ -55,6 +56,7 @@ pub struct Journal {
     messages: Mutex<Vec<String>>,
     stream: Option<Stream>,
     commands: AtomicU64,
+    user_bos: AtomicU64,
     counts: Mutex<Counts>,
     /// Each [`Level`] now, and its highest value.
     levels: Mutex<[(i64, i64); LEVELS.len()]>,
@@ -74,6 +76,7 @@ impl Journal {
             messages: Mutex::default(),
             stream,
             commands: AtomicU64::new(0),
+            user_bos: AtomicU64::new(0),
             counts: Mutex::default(),
             levels: Mutex::default(),
         })
@@ -90,7 +93,7 @@ impl Journal {
             call.count += 1;
             call.count
         };
-        match self.settings.faults.other(occurrence, |(call, errno)| (call == name).then_some(*errno)) {
+        match self.settings.faults.other(occurrence, |fault| fault.of_call(name)) {
             None => Ok(()),
             Some(errno) => {
                 self.log(|| format!("{name} number {occurrence} fails with {errno:?}, as planned"));
@@ -139,6 +142,17 @@ impl Journal {
     pub fn command(&self) -> Option<CommandFault> {
         let occurrence = self.commands.fetch_add(1, Ordering::Relaxed) + 1;
         self.settings.faults.command(occurrence)
+    }
+
+    /// Counts a BO of the caller's memory; whether it has other pages, as planned.
+    pub fn misplaces_pages(&self) -> bool {
+        let occurrence = self.user_bos.fetch_add(1, Ordering::Relaxed) + 1;
+        let planned = |fault: &Fault| (*fault == Fault::Pages).then_some(());
+        let misplaced = self.settings.faults.other(occurrence, planned).is_some();
+        if misplaced {
+            self.log(|| format!("BO {occurrence} of the caller's memory has other pages, as planned"));
+        }
+        misplaced
     }
 
     pub fn count(&self, change: impl FnOnce(&mut Counts)) {

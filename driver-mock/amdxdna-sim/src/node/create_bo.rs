@@ -113,7 +113,10 @@ impl File {
                         .log(|| "CREATE_BO: memory of a BO as the caller's memory is not simulated".into());
                     return Err(rules.unpinnable);
                 }
-                let memory = user_memory::adopt(user, &ranges, rules)?;
+                let mut memory = user_memory::adopt(user, &ranges, rules)?;
+                if self.device.journal.misplaces_pages() {
+                    memory = Memory::create(memory.length())?;
+                }
                 let bo = match is_heap {
                     // As large as the memory is, whatever size was requested.
                     true => self.add_heap(memory.length() as u64, |kind| Ok(self.bo_of(kind, memory)))?,

@@ -2,11 +2,12 @@
 
 use super::rig::{Rig, create, rig, rig_with};
 use crate::journal::Level;
+use crate::memory::Memory;
 use crate::node::ioctl::ioctl;
 use crate::node::{Descriptors, File};
 use crate::user_access::UserMemory;
 use amdxdna_sys::*;
-use bytemuck::{Pod, Zeroable};
+use bytemuck::{Pod, Zeroable, bytes_of};
 use nix::errno::Errno;
 use rstest::rstest;
 
@@ -52,6 +53,25 @@ fn no_more_is_written_back_than_was_given() {
     ioctl(file, &Descriptors::default(), user, request(0x09, 4), address(&mut bytes)).unwrap();
     assert!(file.bo(handle).is_none());
     assert_eq!(bytes[1], 0xffff_ffff);
+}
+
+#[test]
+fn a_planned_bo_of_the_callers_memory_has_other_pages() {
+    let rig = rig_with("", "pages@2");
+    let own = Memory::create(limits::PAGE).unwrap();
+    let pages = own.map(0, limits::PAGE, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, 0).unwrap();
+    own.set_word(8, 7);
+    let word = || {
+        let head = amdxdna_drm_va_tbl { dmabuf_fd: -1, num_entries: 1 };
+        let entry = amdxdna_drm_va_entry { vaddr: pages as u64, len: limits::PAGE as u64 };
+        let mut table = [bytes_of(&head), bytes_of(&entry)].concat();
+        let vaddr = address(&mut table[..]);
+        let mut made = amdxdna_drm_create_bo { vaddr, size: entry.len, type_: AMDXDNA_BO_SHMEM, ..Zeroable::zeroed() };
+        make(&rig.file, "CREATE_BO", &mut made).unwrap();
+        rig.file.bo(made.handle).unwrap().word(8)
+    };
+    assert_eq!([word(), word(), word()], [Some(7), Some(0), Some(7)]);
+    assert_eq!(own.word(8), Some(7));
 }
 
 #[test]
