@@ -2,16 +2,17 @@
 //!
 //! `ggml-hsa selftest` has to find every family right, and each kind of mistake that the simulated kernel device can make. Then
 //! stock test-backend-ops runs on that device as users have it, with nothing set: what is right is used, what is wrong is not, is
-//! said once, and what is known is not tried again before something has changed.
+//! said once, and what is known is not tried again before something has changed. Stock llama.cpp has the same text where the array reads
+//! other pages than those of the mapped model: the self-test of imported memory sees it, and the model is copied.
 
-use crate::generation::library_messages;
+use crate::generation::{Request, library_messages, require_success};
 use crate::process::{self, Finished};
 use crate::session::{DEVICE_NAME, Options};
 use crate::simulation::KernelReport;
 use crate::stats::{DeviceStats, Stats};
 use crate::steps::Steps;
 use crate::testbed::Testbed;
-use crate::{build, library};
+use crate::{build, library, model};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::Value;
@@ -44,6 +45,11 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// What stock ggml is asked to compute: a few nodes of an operation that one family alone has.
 const OPERATION: [&str; 4] = ["-o", "SQRT", "-p", "type=f32"];
 const FAMILY: &str = "elementwise";
+/// Files that are mapped for reading can be imported on this kernel.
+const IMPORTING: (&str, &str) = ("AMDXDNA_SIM_KERNEL", "legacy");
+const IMPORTED: [&str; 2] = ["--family", "imported-memory"];
+/// The array reads zeroes instead of what is imported.
+const OTHER_PAGES: (&str, &str) = (FAULTS, "pages@*");
 
 pub fn run(args: &SelftestArgs, options: &Options) -> Result<()> {
     let testbed = Testbed::ensure(&options.testbed, options.offline)?;
@@ -61,9 +67,9 @@ pub fn run(args: &SelftestArgs, options: &Options) -> Result<()> {
     let mut steps = Steps::default();
     steps.check("the emulated array", || rig.all_right(&["mock:aie2"], &[]));
     steps.check("the simulated kernel device", || rig.all_right(&[], &[]));
-    steps.check("wrong results", || rig.found(&["--family", FAMILY], "garbage@*", "wrong"));
+    steps.check("wrong results", || rig.found(&["--family", FAMILY], &[(FAULTS, "garbage@*")], "wrong"));
     // The first commands are those that opening tries.
-    steps.check("a kernel that never signals", || rig.found(&["--family", "rope"], "timeout@4", "hung"));
+    steps.check("a kernel that never signals", || rig.found(&["--family", "rope"], &[(FAULTS, "timeout@4")], "hung"));
     steps.check("stock ggml, a family that is wrong", || {
         let run = rig.backend("stock", &[(FAULTS, "garbage@*")])?;
         run.is_quarantined()?;
@@ -89,7 +95,42 @@ pub fn run(args: &SelftestArgs, options: &Options) -> Result<()> {
         ensure!(run.opened == 1, "there was a trial: the NPU was opened {} times", run.opened);
         Ok(run.seen())
     });
+    match rig.import_obstacle()? {
+        None => check_imports(&mut steps, &rig, &model::locate(None, &rig.testbed, options.offline)?),
+        Some(reason) => steps.check("imported memory", || Ok(format!("not tried, since {reason}"))),
+    }
     steps.report()?.finish("selftest", options)
+}
+
+/// A mapped model on a kernel that imports it, right and wrongly.
+fn check_imports(steps: &mut Steps, rig: &Rig, model: &Path) {
+    steps.check("other pages than were imported", || rig.found(&IMPORTED, &[IMPORTING, OTHER_PAGES], "wrong"));
+    let request = Request {
+        model: model.to_owned(),
+        prompt: "The capital of France is".to_owned(),
+        tokens: 4,
+        threads: None,
+        flash_attention: false,
+    };
+    steps.check("stock llama.cpp, a model in place and one that is copied", || {
+        let (in_place, warnings) = rig.text(&request, "pages", &[])?;
+        ensure!(warnings.is_empty(), "{warnings:?}");
+        let (copied, warnings) = rig.text(&request, "other-pages", &[OTHER_PAGES])?;
+        ensure!(copied == in_place, "the text is {copied:?} instead of {in_place:?}");
+        let is_said = warnings.len() == 1 && warnings[0].contains("models are copied");
+        ensure!(is_said, "not one warning: {warnings:?}");
+        Ok(format!("the same text twice; {}", warnings[0]))
+    });
+    steps.check("without the self-test, a model on other pages", || {
+        let variables = [OTHER_PAGES, ("GGML_HSA_SELFTEST", "off")];
+        let ((right, _), (wrong, warnings)) =
+            (rig.text(&request, "pages", &[])?, rig.text(&request, "off", &variables)?);
+        ensure!(
+            right != wrong && warnings.is_empty(),
+            "nothing shows that the model was in place: {wrong:?}, {warnings:?}"
+        );
+        Ok("another text, as the model was used where it is mapped".to_owned())
+    });
 }
 
 struct Rig {
@@ -127,6 +168,9 @@ impl Rig {
     fn all_right(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Result<String> {
         let (report, end) = self.ask(arguments, variables)?;
         let families = report["families"].as_array().context("no families")?;
+        // Only memory can be refused, by a kernel that cannot pin what is mapped for reading.
+        let refused = |family: &Value| family["family"] == IMPORTED[1] && family["outcome"] == "refused";
+        let families: Vec<&Value> = families.iter().filter(|family| !refused(family)).collect();
         let right = families.iter().filter(|family| family["outcome"] == "right").count();
         ensure!(end.status.success() && right == families.len() && right > 0, "{}: {report:#}", end.describe());
         let cases: u64 = families.iter().filter_map(|family| family["cases"].as_u64()).sum();
@@ -134,12 +178,33 @@ impl Rig {
     }
 
     /// A fault has this outcome, and without it the family is right.
-    fn found(&self, arguments: &[&str], fault: &str, outcome: &str) -> Result<String> {
-        let (report, end) = self.ask(arguments, &[(FAULTS, fault)])?;
+    fn found(&self, arguments: &[&str], variables: &[(&str, &str)], outcome: &str) -> Result<String> {
+        let (report, end) = self.ask(arguments, variables)?;
         let family = &report["families"][0];
         ensure!(end.status.code() == Some(1) && family["outcome"] == outcome, "{}: {report:#}", end.describe());
-        self.all_right(arguments, &[]).context("repeated")?;
+        let well: Vec<(&str, &str)> = variables.iter().copied().filter(|(name, _)| *name != FAULTS).collect();
+        self.all_right(arguments, &well).context("repeated")?;
         Ok(family["reason"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Why mapped files cannot be imported here at all: a user has to be allowed to pin as much as the machine has.
+    fn import_obstacle(&self) -> Result<Option<String>> {
+        let (report, _) = self.ask(&IMPORTED, &[IMPORTING])?;
+        let row = &report["families"][0];
+        Ok((row["outcome"] == "refused").then(|| row["reason"].as_str().unwrap_or_default().to_owned()))
+    }
+
+    /// The text of stock llama.cpp on the kernel that imports, and what our library said of self-tests. Reference kernels compute it,
+    /// which are fast here; that native ones are possible, too, is what has the NPU tested.
+    fn text(&self, request: &Request, cache: &str, variables: &[(&str, &str)]) -> Result<(String, Vec<String>)> {
+        let mut command = self.on_npu(&self.testbed.program("llama-completion")?, cache);
+        command.env("GGML_BACKEND_PATH", &self.library).env("GGML_HSA_DEVICES", "xdna:0");
+        command.env("GGML_HSA_REFERENCE_KERNELS", "1").env("GGML_HSA_COMPILERS", "reference,native");
+        command.envs([IMPORTING]).envs(variables.iter().copied());
+        let end = request.run(command, |_| ())?;
+        require_success(&end)?;
+        let said = library_messages(&end.stderr).into_iter().filter(|line| line.contains("selftest")).collect();
+        Ok((request.text_in(&end)?, said))
     }
 
     /// Stock test-backend-ops, which has to find every result right.
