@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// Largest file that is read, in bytes. A kernel takes some 300 bytes of a configuration.
 const MAX_BYTES: u64 = 64 << 20;
 /// Bytes between two places whose number of characters is known.
-const BLOCK: usize = 4096;
+const BLOCK: usize = 128;
 /// Longest piece of a file that a message repeats, in characters.
 const MAX_QUOTED: usize = 160;
 
