@@ -13,7 +13,7 @@
 //! - [`record`]: the file that remembers outcomes, and trials that never ended.
 //! - [`npu`]: the NPU and everything else that an outcome depends on.
 //! - [`tester`]: a trial with its record, for the library and for `ggml-hsa selftest`.
-//! - [`mapped_file`]: memory as a model is in.
+//! - `mapped_file`: memory as a model is in.
 //! - [`gate`]: tells the kernel store which families may be used, and the user, once, which may not; the same for imports.
 
 pub mod dispatch;
