@@ -6,8 +6,9 @@ use aie_conformance::compiled;
 use aie_hal::ArchRegistry;
 use rstest::rstest;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn dispatch(folder: &Path, arguments: &[&str]) -> Output {
     dispatch_files(folder, ["add.pdi", "add_insts.bin"], arguments)
@@ -66,6 +67,20 @@ fn a_kernel_runs_from_its_files(#[case] arch: &str) {
     let text = String::from_utf8(ran.stdout).unwrap();
     assert!(text.starts_with(&format!("add on {device}: completed\n")), "{text}");
     assert!(text.contains("argument 1: 128 bytes: 03000000eb030000"), "{text}");
+}
+
+#[test]
+fn long_runs_say_how_far_they_are() {
+    let folder = kernel("aie2");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ggml-hsa"));
+    command.current_dir(folder.path()).args(["dispatch", "add.pdi", "add_insts.bin", "--device", "mock:aie2"]);
+    command.args(["--input", "source.bin", "--output", "128", "--times", "4000000000"]);
+    let mut program = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(program.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    program.kill().unwrap();
+    program.wait().unwrap();
+    assert!(line.contains(": dispatch ") && line.contains(" of 4000000000 runs, "), "{line}");
 }
 
 #[test]
