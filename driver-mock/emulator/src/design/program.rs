@@ -140,7 +140,7 @@ mod tests {
         code.resize(code.len().next_multiple_of(4) + 4 * padding, 0);
         let words = code.as_chunks::<4>().0.iter().enumerate();
         let words = words.map(|(index, word)| (4 * index as u32, u32::from_le_bytes(*word))).collect();
-        let (program, _) = Program::of(&isa, &words);
+        let (program, _) = Program::of(isa, &words);
         assert_eq!((program.bundles, program.undecoded), (lines, 0), "{:?}", program.lines);
     }
 }
