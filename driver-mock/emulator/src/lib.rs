@@ -41,7 +41,6 @@
 pub mod array;
 pub mod core;
 pub mod design;
-mod noise;
 
 pub use array::{
     Array, ArrayError, HostMemory, Interval, LoadError, LockValues, Occupation, Outcome, Resource, Rules, Timing,

@@ -33,7 +33,6 @@ pub use rules::{LockValues, Rules, Undefined};
 pub use timeline::{Interval, Occupation};
 
 use crate::core::{Core, EarlyRead, Layout};
-use crate::noise::Noise;
 use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::register::TileKind;
 use aie_isa::Isa;
@@ -41,6 +40,7 @@ use clock::Releases;
 use cores::Groups;
 use dma::Channel;
 use error::Result;
+use fastrand::Rng;
 use fifo::Fifo;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -96,7 +96,7 @@ impl Array {
                 let switch = Switch::new(kind);
                 let mut memory = vec![0; tile::memory_bytes(kind)];
                 if let Undefined::Noise(seed) = rules.undefined {
-                    Noise::new(seed, id.into()).fill(&mut memory);
+                    Rng::with_seed(seed ^ u64::from(id)).fill(&mut memory);
                 }
                 tiles.push(Tile {
                     index: tiles.len(),

@@ -24,10 +24,10 @@ mod vector;
 mod width;
 
 use crate::array::Undefined;
-use crate::noise::Noise;
 use aie_isa::{DecodeError, Instruction, Isa, Kind, Register};
 pub use early_reads::EarlyRead;
 use early_reads::EarlyReads;
+use fastrand::Rng;
 use pipeline::Pipeline;
 use program::Program;
 pub(crate) use registers::copy;
@@ -305,8 +305,7 @@ impl Core {
         self.pipeline = Pipeline::new(self.isa, &self.layout, self.core_id, self.jumps);
         self.pipeline.early_reads = early_reads;
         if let Undefined::Noise(seed) = self.undefined {
-            let noise = Noise::new(seed, u64::from(self.core_id) | 1 << 32);
-            self.pipeline.registers.fill(self.isa, &self.layout, noise);
+            self.pipeline.registers.fill(self.isa, &self.layout, Rng::with_seed(!seed ^ u64::from(self.core_id)));
         }
         self.program.tidy();
     }

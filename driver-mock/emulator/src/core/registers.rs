@@ -4,8 +4,8 @@
 //! in cycles of the core: an operand in stage k of an instruction issued in cycle c acts at time c + k. A read at time t sees
 //! the writes of times before t; where both ends share a bypass, also those at t.
 
-use crate::noise::Noise;
 use aie_isa::{Bypass, Isa, Register};
+use fastrand::Rng;
 
 /// The widest register: an accumulator of 2048 bits.
 pub const MOST_BYTES: usize = 256;
@@ -209,7 +209,7 @@ impl Registers {
     }
 
     /// Fills the registers that a reset does not define. It defines modes, status, the loop counter and the core's number.
-    pub fn fill(&mut self, isa: &Isa, layout: &Layout, mut noise: Noise) {
+    pub fn fill(&mut self, isa: &Isa, layout: &Layout, mut noise: Rng) {
         for (info, span) in isa.registers().iter().zip(&layout.offsets) {
             let Some(span) = span else { continue };
             let name = info.name.to_ascii_lowercase();
