@@ -81,18 +81,21 @@ impl Prediction {
         let fastest_ns = Self::by(operations, submitted, arch, fastest).total_ns;
         let slowest_ns = Self::by(operations, submitted, arch, slowest).total_ns;
         let expected = Costs::of(arch, |range| range.expected, |range| range.expected);
+        for operation in operations.iter_mut().filter(|operation| operation.array > 0) {
+            let (memory, arithmetic) = expected.kernel_ns(operation, arch);
+            operation.predicted_ns = Some(memory.max(arithmetic) + (operation.array * arch.cost.command_ns) as f64);
+        }
         Self { fastest_ns, slowest_ns, ..Self::by(operations, submitted, arch, expected) }
     }
 
-    fn by(operations: &mut [Operation], submitted: Submitted, arch: &Arch, costs: Costs) -> Self {
+    fn by(operations: &[Operation], submitted: Submitted, arch: &Arch, costs: Costs) -> Self {
         let Submitted { chains, places, operations: executed } = submitted;
         let mut found = Self { operations: executed, ..Self::default() };
-        for operation in operations.iter_mut().filter(|operation| operation.array > 0) {
+        for operation in operations.iter().filter(|operation| operation.array > 0) {
             let (memory, arithmetic) = costs.kernel_ns(operation, arch);
             found.memory_ns += memory;
             found.arithmetic_ns += arithmetic;
             found.kernels_ns += memory.max(arithmetic);
-            operation.predicted_ns = Some(memory.max(arithmetic) + (operation.array * arch.cost.command_ns) as f64);
         }
         found.operations_ns = (executed * costs.operation_ns) as f64;
         found.chains_ns = (chains as u64 * arch.cost.chain_ns) as f64;

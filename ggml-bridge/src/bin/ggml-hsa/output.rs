@@ -40,9 +40,9 @@ pub fn counted(number: impl Into<Count>, what: &str) -> String {
     let Count(number) = number.into();
     match what.strip_suffix('y') {
         _ if number == 1 => format!("1 {what}"),
-        Some(stem) => format!("{number} {stem}ies"),
+        Some(stem) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{number} {stem}ies"),
         None if what.ends_with("ch") => format!("{number} {what}es"),
-        None => format!("{number} {what}s"),
+        _ => format!("{number} {what}s"),
     }
 }
 
@@ -98,11 +98,12 @@ mod tests {
 
     #[test]
     fn one_is_no_plural() {
-        let said = ["kernel", "batch", "entry"].map(|what| [0_usize, 1, 2].map(|number| counted(number, what)));
+        let said = ["kernel", "batch", "entry", "key"].map(|what| [0_usize, 1, 2].map(|number| counted(number, what)));
         let expected = [
             ["0 kernels", "1 kernel", "2 kernels"],
             ["0 batches", "1 batch", "2 batches"],
             ["0 entries", "1 entry", "2 entries"],
+            ["0 keys", "1 key", "2 keys"],
         ];
         assert_eq!(said, expected);
     }

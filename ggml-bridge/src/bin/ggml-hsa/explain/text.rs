@@ -107,10 +107,17 @@ fn of_pass(pass: &Pass) -> String {
     let _ = writeln!(text, "{}", joins_in_words(&pass.joins));
     let bytes = (pass.bytes + pass.conversion_bytes) as f64 / 1e6;
     let predicted = &pass.predicted;
+    // Only machine code has a stream whose operations are known.
+    let operations = match predicted.operations {
+        0 => String::new(),
+        operations => {
+            format!(" + {} of streams {}", counted(operations, "operation"), milliseconds(predicted.operations_ns))
+        }
+    };
     let _ = writeln!(
         text,
         "{bytes:.1} MB of tensors, {:.1} million multiply-accumulates\npredicted from published costs, without host calls: {} ({} \
-         to {}) = kernels {} (memory alone {}, arithmetic alone {}) + {} of streams {} + chains {} + commands {}",
+         to {}) = kernels {} (memory alone {}, arithmetic alone {}){operations} + chains {} + commands {}",
         pass.macs as f64 / 1e6,
         milliseconds(predicted.total_ns),
         milliseconds(predicted.fastest_ns),
@@ -118,8 +125,6 @@ fn of_pass(pass: &Pass) -> String {
         milliseconds(predicted.kernels_ns),
         milliseconds(predicted.memory_ns),
         milliseconds(predicted.arithmetic_ns),
-        counted(usize::try_from(predicted.operations).unwrap_or(usize::MAX), "operation"),
-        milliseconds(predicted.operations_ns),
         milliseconds(predicted.chains_ns),
         milliseconds(predicted.commands_ns)
     );
