@@ -46,24 +46,13 @@ pub fn cargo_with(arguments: &[&str], settings: &[(&str, &OsStr)], offline: bool
     Ok(Built::parse(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// The arguments of cargo that build the backend with its programs, and both simulators, in release mode. All of them in every build:
-/// apart, cargo would choose other features for what they share, and compile it, which takes minutes, once more.
-pub const RELEASE: [&str; 10] = [
-    "build",
-    "--release",
-    "--package",
-    "aie-ggml-bridge",
-    "--package",
-    "aie-jit-iron",
-    "--package",
-    "amdxdna-preload",
-    "--package",
-    "virtual-npu",
-];
+/// The arguments of cargo that build the backend and its programs. What this and other builds share is compiled once only as long as
+/// they agree in its features, for which the workspace's `Cargo.toml` has those of all.
+pub const BACKEND: [&str; 6] = ["build", "--release", "--package", "aie-ggml-bridge", "--package", "aie-jit-iron"];
 
 /// Builds the program of a package that has one, in release mode.
 pub fn program(package: &str, offline: bool) -> Result<PathBuf> {
-    cargo(&[&RELEASE[..], &["--package", package]].concat(), offline)?.executable("bin", package)
+    cargo(&[&BACKEND[..], &["--package", package]].concat(), offline)?.executable("bin", package)
 }
 
 /// Builds the conformance suite for a driver, with the features of the whole workspace, as its tests have them.

@@ -52,19 +52,23 @@ pub fn with_kernels(packs: &Path, offline: bool) -> Result<PathBuf> {
 /// Builds the library and its programs together: alone, each would have its dependencies with other features, and compile all
 /// of them again.
 fn backend(settings: &[(&str, &OsStr)], offline: bool) -> Result<Built> {
-    build::cargo_with(&build::RELEASE, settings, offline).context("libggml-hsa.so does not build")
+    build::cargo_with(&build::BACKEND, settings, offline).context("libggml-hsa.so does not build")
 }
 
 /// Builds the preload library with the simulated NPU behind the kernel interface; returns its absolute path.
 pub fn preload(offline: bool) -> Result<PathBuf> {
-    let built = build::cargo(&build::RELEASE, offline).with_context(|| format!("{} does not build", PRELOAD[1]))?;
+    let built = simulators(offline).with_context(|| format!("{} does not build", PRELOAD[1]))?;
     place(&built.shared_library(PRELOAD[0])?, PRELOAD[1])
 }
 
 /// Builds the program that serves the simulated NPU as a PCI device; returns its absolute path.
 pub fn device_server(offline: bool) -> Result<PathBuf> {
-    let built = build::cargo(&build::RELEASE, offline);
-    built.with_context(|| format!("{DEVICE_SERVER} does not build"))?.executable("bin", DEVICE_SERVER)
+    simulators(offline).with_context(|| format!("{DEVICE_SERVER} does not build"))?.executable("bin", DEVICE_SERVER)
+}
+
+/// Both simulators.
+fn simulators(offline: bool) -> Result<Built> {
+    build::cargo(&["build", "--release", "--package", "amdxdna-preload", "--package", "virtual-npu"], offline)
 }
 
 /// Copies a built file into `target/lib`.

@@ -8,7 +8,7 @@ use std::process::Command;
 /// Mounts the disk and becomes the program, in a mount namespace that ends with it.
 const MOUNT: &str = r#"mount -t tmpfs -o "size=$1k" tmpfs "$2" && shift 2 && exec "$@""#;
 
-/// The same command with an empty disk of so many KiB at `folder`, which nobody else sees. Needs util-linux, and the rights to make
+/// The same command with an empty disk of so many KiB at `folder`, which other processes do not see. Needs util-linux, and the rights to make
 /// a mount namespace, as the clean root does.
 pub fn command(command: &Command, folder: &Path, kib: usize) -> Command {
     let mut line: Vec<OsString> = vec!["unshare".into()];

@@ -85,7 +85,7 @@ pub fn run(args: &ClientsArgs, options: &Options) -> Result<()> {
 impl<'a> Setup<'a> {
     fn new(options: &'a Options) -> Result<Self> {
         let session = Session::open(options, &DeviceOptions { device: None, library: None })?;
-        let program = build::cargo(&build::RELEASE, options.offline)?.executable("bin", "ggml-hsa")?;
+        let program = build::cargo(&build::BACKEND, options.offline)?.executable("bin", "ggml-hsa")?;
         let mut command = Command::new(program);
         command.args(["env", "--json", "--device", DriverName::Mock.first_device(), "--library"]).arg(&session.library);
         let variables =

@@ -53,7 +53,7 @@ pub fn run(args: &DoctorArgs, options: &Options) -> Result<()> {
     let library = library::locate(args.library.as_deref(), options.offline)?;
     let program = match &args.program {
         Some(program) => std::path::absolute(program)?,
-        None => build::cargo(&build::RELEASE, options.offline)?.executable("bin", "ggml-hsa")?,
+        None => build::cargo(&build::BACKEND, options.offline)?.executable("bin", "ggml-hsa")?,
     };
     let preload = match &args.preload {
         Some(preload) => std::path::absolute(preload)?,

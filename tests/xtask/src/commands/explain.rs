@@ -103,7 +103,7 @@ pub fn run(args: &ExplainArgs, options: &Options) -> Result<()> {
     let session = Session::open(options, &args.device)?;
     let program = match &args.program {
         Some(program) => std::path::absolute(program)?,
-        None => build::cargo(&build::RELEASE, options.offline)?.executable("bin", "ggml-hsa")?,
+        None => build::cargo(&build::BACKEND, options.offline)?.executable("bin", "ggml-hsa")?,
     };
     let demo = session.model(None)?;
     let mut models = vec![demo.clone()];

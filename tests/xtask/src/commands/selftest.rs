@@ -57,7 +57,7 @@ pub fn run(args: &SelftestArgs, options: &Options) -> Result<()> {
     let library = library::locate(args.library.as_deref(), options.offline)?;
     let program = match given(&args.program)? {
         Some(program) => program,
-        None => build::cargo(&build::RELEASE, options.offline)?.executable("bin", "ggml-hsa")?,
+        None => build::cargo(&build::BACKEND, options.offline)?.executable("bin", "ggml-hsa")?,
     };
     let preload = match given(&args.preload)? {
         Some(preload) => preload,

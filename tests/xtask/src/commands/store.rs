@@ -276,7 +276,7 @@ impl Rig {
             Ok(said.into_iter().find(|line| line.contains(full)).unwrap_or_default())
         });
         steps.check("prebuild on a full disk", || {
-            let program = build::cargo(&build::RELEASE, self.offline)?.executable("bin", "ggml-hsa")?;
+            let program = build::cargo(&build::BACKEND, self.offline)?.executable("bin", "ggml-hsa")?;
             let mut command = Command::new(program);
             process::clear_settings(&mut command);
             command.env(CACHE, disk.join("cache")).arg("prebuild").arg(&self.request.model);

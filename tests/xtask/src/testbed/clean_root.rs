@@ -98,7 +98,7 @@ impl CleanRoot {
     pub fn give_library(&self, offline: bool) -> Result<String> {
         let place = self.path().join("usr/local");
         let library = library::locate(None, offline)?;
-        let built = build::cargo(&build::RELEASE, offline)?;
+        let built = build::cargo(&build::BACKEND, offline)?;
         fs::copy(&library, place.join("lib/libggml-hsa.so"))?;
         for name in ["ggml-hsa", "ggml-hsa-jit-worker"] {
             fs::copy(built.executable("bin", name)?, place.join("bin").join(name))?;

@@ -30,7 +30,7 @@ pub struct Binaries {
 impl Binaries {
     /// The release build of the other commands.
     pub fn as_built(offline: bool) -> Result<Self> {
-        Self::of(&build::cargo(&build::RELEASE, offline)?, Crates::read(offline)?)
+        Self::of(&build::cargo(&build::BACKEND, offline)?, Crates::read(offline)?)
     }
 
     /// A build of its own in which no path of this machine occurs.
@@ -38,7 +38,7 @@ impl Binaries {
         let crates = Crates::read(offline)?;
         let folder = workspace::target().join("package/build");
         let folder = folder.to_str().context("the checkout's path is not text")?;
-        let arguments = [&build::RELEASE[..], &["--locked", "--target-dir", folder]].concat();
+        let arguments = [&build::BACKEND[..], &["--locked", "--target-dir", folder]].concat();
         // Encoded, because a path may have blanks.
         let flags = ("CARGO_ENCODED_RUSTFLAGS", remapped(&workspace::root(), crates.folders()));
         let built = build::cargo_with(&arguments, &[(flags.0, flags.1.as_os_str())], offline)?;

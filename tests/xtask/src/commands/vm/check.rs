@@ -91,7 +91,7 @@ pub fn run(args: &CheckArgs, options: &Options) -> Result<ExitCode> {
     let wanted = |part: Part| args.part.is_empty() || args.part.contains(&part);
     let mut checks = Checks {
         library: library::locate(None, options.offline)?,
-        program: build::cargo(&build::RELEASE, options.offline)?.executable("bin", "ggml-hsa")?,
+        program: build::cargo(&build::BACKEND, options.offline)?.executable("bin", "ggml-hsa")?,
         stress: build::program(STRESS, options.offline)?,
         preload: library::preload(options.offline)?,
         conformance: build::conformance("xdna", options.offline)?,
