@@ -158,7 +158,7 @@ pub struct CostModel {
 }
 
 impl Estimate {
-    /// A value on which nobody differs.
+    /// A value without a range.
     #[must_use]
     pub const fn exactly(value: u64) -> Self {
         Self { low: value, expected: value, high: value }

@@ -63,9 +63,9 @@ pub struct ChainCommand {
     pub arguments: usize,
     /// Bytes the command reads and writes in DDR.
     pub bytes: u64,
-    /// Nanoseconds for which it keeps the array busy, moving those bytes included; 0 where nobody has counted.
+    /// Nanoseconds for which it keeps the array busy, moving those bytes included; 0 if it is not known.
     pub busy_ns: u64,
-    /// Operations of its stream; 0 where nobody has counted.
+    /// Operations of its stream; 0 if it is not known.
     pub operations: u64,
 }
 
