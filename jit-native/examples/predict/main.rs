@@ -22,6 +22,7 @@ use model::{Kernel, Model};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::error::Error;
+use std::process::ExitCode;
 
 /// Joined dispatches that a chain held where that was counted: 123 in four chains, a token of SmolLM2-135M.
 const JOINED_CHAIN: u64 = 31;
@@ -109,8 +110,17 @@ struct Prompt {
     terms: Terms,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(cause) => {
+            eprintln!("error: {cause}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let arch = device::aie2();
     if arguments.arch != arch.name {
         return Err(format!("there are no products for `{}`; --arch can be: {}", arguments.arch, arch.name).into());
@@ -119,13 +129,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     if let Some(other) = arguments.model.iter().find(|name| !names.contains(&name.as_str())) {
         return Err(format!("there is no model `{other}`; --model can be: {}", names.join(", ")).into());
     }
-    let Arguments { hertz, bytes_per_second, operation_ns, .. } = arguments;
+    let Arguments { hertz, bytes_per_second, operation_ns, .. } = *arguments;
     let costs = costs::of(&arch.cost, Given { hertz, bytes_per_second, operation_ns });
     let mut all = Vec::new();
     let wanted = |model: &&Model| arguments.model.is_empty() || arguments.model.iter().any(|name| name == model.name);
     for model in model::ALL.iter().filter(wanted) {
         eprintln!("{}: running its kernels on the emulated array", model.name);
-        let prediction = predict(model, &arguments, &arch, &costs)?;
+        let prediction = predict(model, arguments, &arch, &costs)?;
         if !arguments.json {
             print(&prediction);
         }

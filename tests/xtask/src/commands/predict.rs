@@ -16,10 +16,8 @@ pub struct PredictArgs {
 }
 
 pub fn run(args: &PredictArgs, options: &Options) -> Result<()> {
-    // With the backend, so that both share what they are built of.
-    let example = ["--package", "aie-jit-native", "--lib", "--bins", "--example", "predict"];
-    let program = build::cargo(&[&build::BACKEND[..], &example].concat(), options.offline)?;
-    let program = program.executable("example", "predict")?;
+    let example = ["build", "--release", "--package", "aie-jit-native", "--example", "predict"];
+    let program = build::cargo(&example, options.offline)?.executable("example", "predict")?;
     let json = options.json.then_some("--json");
     let status = Command::new(&program).args(&args.arguments).args(json).status();
     let status = status.with_context(|| format!("cannot start {}", program.display()))?;
