@@ -94,6 +94,8 @@ impl Driver for MockDriver {
                 };
                 let uri = uri.with_path(&path)?;
                 let mut compiled = CompiledArray::new(Arc::clone(&arch));
+                compiled.set_rules(options.rules);
+                compiled.keep_residue(options.keeps_residue);
                 options.cycles.into_iter().for_each(|cycles| compiled.set_cycle_limit(cycles));
                 if let Some(path) = &options.trace {
                     let trace = Trace::create(path, arch.cost.clock_mhz.expected);

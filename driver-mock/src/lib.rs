@@ -25,6 +25,8 @@
 //! | `heap=BYTES` | size of the device heap | the arch file's |
 //! | `cycles=N` | device cycles after which the watchdog ends a compiled kernel | those of two seconds |
 //! | `trace=FILE` | a file that gets the [timeline](npu::trace) of compiled kernels | none |
+//! | `seed=N` | compiled kernels run in another [order of events](aie_emulator::Rules::interleaving), which the seed draws | one fixed order |
+//! | `residue=kept` | a PDI finds locks, channels, cores and memory as the last one left them, in a context of its own too | `cleared` |
 //! | `execute=emulated` | programs are to give it kernels as machine code where there are any ([`Execution`]) | `reference` |
 //! | `fault=PLAN` | a fault plan, see [`faults`] | none |
 //!

@@ -2,13 +2,14 @@
 
 use crate::execution::Execution;
 use crate::faults::{self, Fault, FaultPlan};
+use aie_emulator::Rules;
 use aie_hal::environment::parse_bytes;
 use aie_hal::{DeviceUri, DriverError};
 use std::path::PathBuf;
 
 /// Parameters that a `mock` URI takes.
-pub(crate) const PARAMETERS: [&str; 9] =
-    ["devices", "coherent", "order", "memory", "heap", "cycles", "trace", "execute", "fault"];
+pub(crate) const PARAMETERS: [&str; 11] =
+    ["devices", "coherent", "order", "memory", "heap", "cycles", "trace", "seed", "residue", "execute", "fault"];
 
 /// Generation of a URI without a path.
 pub(crate) const DEFAULT_ARCH: &str = "aie2p";
@@ -34,6 +35,10 @@ pub(crate) struct Options {
     pub(crate) cycles: Option<u64>,
     /// The file that gets the timeline of compiled kernels.
     pub(crate) trace: Option<PathBuf>,
+    /// How the emulated array behaves.
+    pub(crate) rules: Rules,
+    /// Whether a PDI finds the array as the one before left it.
+    pub(crate) keeps_residue: bool,
     pub(crate) faults: FaultPlan,
 }
 
@@ -99,11 +104,14 @@ impl Options {
         let arch = if arch.is_empty() { DEFAULT_ARCH } else { arch }.to_owned();
         let (memory, heap) = (bytes("memory")?, bytes("heap")?);
         let cycles = uri.typed_param("cycles", "a number of device cycles")?;
+        let mut rules = Rules::default();
+        rules.interleaving = uri.typed_param("seed", "a number")?;
+        let keeps_residue = choice("residue", "kept", "cleared", false)?;
         let trace = uri.param("trace").map(PathBuf::from);
         if trace.is_some() && devices > 1 && index.is_none() {
             return Err(uri.invalid_param("trace", "one file for several devices; name one of them in the path"));
         }
-        Ok(Self { arch, index, devices, coherent, reverse, memory, heap, cycles, trace, faults })
+        Ok(Self { arch, index, devices, coherent, reverse, memory, heap, cycles, trace, rules, keeps_residue, faults })
     }
 }
 
@@ -119,12 +127,14 @@ mod tests {
     #[test]
     fn understands_everything() {
         let options =
-            parse("mock:aie2/1?devices=2&coherent=false&order=reverse&memory=1M&heap=65536&cycles=1000&fault=stale@1")
-                .unwrap();
+            parse(
+                "mock:aie2/1?devices=2&coherent=false&order=reverse&memory=1M&heap=65536&cycles=1000&seed=7&residue=kept&fault=stale@1",
+            )
+            .unwrap();
         assert_eq!((options.arch.as_str(), options.index, options.devices), ("aie2", Some(1), 2));
         assert_eq!((options.coherent, options.reverse), (false, true));
         assert_eq!((options.memory, options.heap), (Some(1 << 20), Some(65536)));
-        assert_eq!(options.cycles, Some(1000));
+        assert_eq!((options.cycles, options.rules.interleaving, options.keeps_residue), (Some(1000), Some(7), true));
         assert!(options.faults.others().eq([&Fault::Stale]));
     }
 
@@ -133,7 +143,7 @@ mod tests {
         let options = parse("mock").unwrap();
         assert_eq!((options.arch.as_str(), options.index, options.devices), ("aie2p", None, 1));
         assert_eq!((options.coherent, options.reverse, options.memory, options.heap), (true, false, None, None));
-        assert_eq!(options.cycles, None);
+        assert_eq!((options.cycles, options.rules, options.keeps_residue), (None, Rules::default(), false));
         assert_eq!(options, parse("mock:aie2p?order=recorded&coherent=true").unwrap());
     }
 
@@ -141,7 +151,7 @@ mod tests {
     #[case(
         "mock?speed=2",
         "speed",
-        "unknown; `mock` takes: devices, coherent, order, memory, heap, cycles, trace, execute, fault"
+        "unknown; `mock` takes: devices, coherent, order, memory, heap, cycles, trace, seed, residue, execute, fault"
     )]
     #[case("mock?devices=0", "devices", "0 devices")]
     #[case("mock?devices=65", "devices", "from 1 to 64")]

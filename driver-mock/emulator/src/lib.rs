@@ -43,7 +43,7 @@ pub mod core;
 pub mod design;
 
 pub use array::{
-    Array, ArrayError, HostMemory, Interval, LoadError, LockValues, Occupation, Outcome, Resource, Rules, Timing,
-    Undefined, Use,
+    Array, ArrayError, HostMemory, Interval, LeftTokens, LoadError, LockValues, Occupation, Outcome, Resource, Rules,
+    Timing, Undefined, Use,
 };
 pub use core::Jumps;

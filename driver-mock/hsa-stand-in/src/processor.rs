@@ -10,9 +10,9 @@ use crate::queue::{Progress, Queue};
 use crate::runtime::{Agent, Runtime};
 use crate::settings::{FailureStyle, Processing};
 use aie_device_memory::Span;
-use aie_driver_mock::npu::ChainCommand;
 use aie_driver_mock::npu::array::{self, CommandMemory, LoadedPdi, OutOfReach, Outcome};
 use aie_driver_mock::npu::fault_plan::CommandFault;
+use aie_driver_mock::npu::{ChainCommand, ContextId};
 use aie_hal::artifact::Digest;
 use hsa_sys::*;
 use std::sync::atomic::Ordering;
@@ -105,12 +105,11 @@ fn chain(
     last: u64,
 ) -> (u64, Result<(), (hsa_status_t, String)>) {
     let known = progress.pdis.len();
-    let commands = match prepare(runtime, agent, queue, progress, first, last) {
-        Ok(commands) => commands,
+    let (context, commands) = match prepare(runtime, agent, queue, progress, first, last) {
+        Ok(prepared) => prepared,
         Err(rejected) => {
             // The context was not given the compute units of a chain that was rejected.
             progress.pdis.truncate(known);
-            progress.addresses.truncate(known);
             let error = Err((rejected.status, format!("packets {first} to {last} are rejected: {}", rejected.reason)));
             for index in first..last {
                 report(runtime, queue.packet(index).completion_signal, HSA_AMD_AIE_ERT_STATE_ERROR);
@@ -120,7 +119,7 @@ fn chain(
     };
     let mut array = agent.array.lock();
     for (at, command) in commands.iter().enumerate() {
-        match execute(runtime, agent, &mut array, &progress.pdis, command) {
+        match execute(runtime, agent, &mut array, context, &progress.pdis, command) {
             Ok(()) => {
                 if let Some(signal) = runtime.signal(command.signal) {
                     signal.update(|value| value.wrapping_sub(1));
@@ -155,7 +154,7 @@ fn prepare(
     progress: &mut Progress,
     first: u64,
     last: u64,
-) -> Result<Vec<Command>, Rejected> {
+) -> Result<(ContextId, Vec<Command>), Rejected> {
     let count = usize::try_from(last - first).unwrap_or(usize::MAX);
     if last - first > u64::from(queue.public.size) {
         return Err(Rejected::format(format!("{count} packets are pending in a ring of {}", queue.public.size)));
@@ -203,7 +202,7 @@ fn prepare(
         })
         .collect();
     agent.npu.submit_chain(context, &chain).map_err(silicon)?;
-    Ok(commands)
+    Ok((context, commands))
 }
 
 /// Checks one packet and finds its memory. Its PDI gets a place in the queue's list.
@@ -245,7 +244,7 @@ fn bytes(range: &Range, length: usize) -> Vec<u8> {
 
 /// The compute unit of the PDI at `address`; a new one when it has none.
 fn find_pdi(agent: &Agent, progress: &mut Progress, address: usize) -> Result<usize, Rejected> {
-    if let Some(index) = progress.addresses.iter().position(|known| *known == address) {
+    if let Some(index) = progress.pdis.iter().position(|known| known.address == address as u64) {
         return Ok(index);
     }
     let range = agent.memory.find(address, 1).filter(|r| r.allocation.pool == Pool::Heap && r.offset == 0);
@@ -258,8 +257,7 @@ fn find_pdi(agent: &Agent, progress: &mut Progress, address: usize) -> Result<us
             reason: format!("no compute unit for another PDI; a queue has {limit}"),
         });
     }
-    progress.pdis.push(LoadedPdi::new(bytes(&range, range.allocation.region.length())));
-    progress.addresses.push(address);
+    progress.pdis.push(LoadedPdi::new(address as u64, bytes(&range, range.allocation.region.length())));
     Ok(progress.pdis.len() - 1)
 }
 
@@ -295,6 +293,7 @@ fn execute(
     runtime: &Runtime,
     agent: &Agent,
     array: &mut array::Array,
+    context: ContextId,
     pdis: &[LoadedPdi],
     command: &Command,
 ) -> Result<(), (hsa_amd_aie_ert_state, String)> {
@@ -304,7 +303,7 @@ fn execute(
     let indices = (0..command.arguments.len() as u32).flat_map(|index| [index, 0]);
     let words = head.into_iter().chain(indices).collect();
     let encoded = array::Command { unit: command.pdi, is_elf: false, words };
-    let ran = array.run(pdis, &[encoded], command, || fault);
+    let ran = array.run(context, pdis, &[encoded], command, || fault);
     for command in &ran.charged {
         agent.npu.charge_compute(command.busy_ns, command.bytes, command.operations);
     }

@@ -21,8 +21,6 @@ pub struct Progress {
     pub context: Option<ContextId>,
     /// PDIs the context holds, as they were when their compute units were configured.
     pub pdis: Vec<LoadedPdi>,
-    /// Where each of them was.
-    pub addresses: Vec<usize>,
     /// Set after an error: such a queue processes nothing more.
     pub failed: bool,
 }

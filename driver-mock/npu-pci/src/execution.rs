@@ -6,8 +6,8 @@ use crate::faults::{Fault, FaultPlan};
 use crate::heap::Heap;
 use crate::journal::Journal;
 use aie_device_memory::Span;
-use aie_driver_mock::npu::ChainCommand;
 use aie_driver_mock::npu::array::{Array, Command, CommandMemory, LoadedPdi, OutOfReach, Outcome};
+use aie_driver_mock::npu::{ChainCommand, ContextId};
 use std::sync::Arc;
 
 /// Commands of one message.
@@ -17,6 +17,8 @@ pub struct Job {
     pub channel: usize,
     /// Which of the contexts with this number.
     pub life: u64,
+    /// What the array knows the context by.
+    pub npu: ContextId,
     pub id: u32,
     pub opcode: u32,
     /// The context's heap, as it was.
@@ -54,7 +56,7 @@ pub fn run(
 ) -> (JobResult, Vec<ChainCommand>) {
     let memory = GuestMemory { space: around.space, heap: &job.heap };
     let mut number = 0;
-    let ran = array.run(&job.units, &job.commands, &memory, || {
+    let ran = array.run(job.npu, &job.units, &job.commands, &memory, || {
         number = around.journal.command();
         if around.faults.other(number, |fault| (*fault == Fault::Asynchronous).then_some(())).is_some() {
             asynchronous();

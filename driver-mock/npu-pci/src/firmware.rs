@@ -323,8 +323,9 @@ impl Firmware {
             // What a heap has, host and device see alike.
             _ => return Ok(Reply::Now(kind.success(&[]))),
         };
-        let (life, heap, units) = (context.life, context.heap.clone(), context.units.clone());
-        Ok(Reply::Later(Job { channel, life, id, opcode: kind.opcode, heap, units, commands }))
+        let (life, npu) = (context.life, context.npu);
+        let (heap, units) = (context.heap.clone(), context.units.clone());
+        Ok(Reply::Later(Job { channel, life, npu, id, opcode: kind.opcode, heap, units, commands }))
     }
 
     /// Whether the context of a job is still there and gets on.
@@ -398,7 +399,7 @@ fn units(request: Request<'_>, heap: &Heap, space: &AddressSpace) -> Result<Vec<
         let rest = space.extent(heap.resolve(address)).0 as usize;
         let length = LoadedPdi::length(&head);
         let length = if length <= rest { length } else { LoadedPdi::HEADER };
-        heap.read(space, address, length).map(LoadedPdi::new).ok_or_else(unreachable)
+        heap.read(space, address, length).map(|bytes| LoadedPdi::new(address, bytes)).ok_or_else(unreachable)
     };
     (0..count).map(unit).collect()
 }

@@ -2,10 +2,10 @@
 
 use super::MockDevice;
 use crate::faults::Fault;
-use crate::npu::ChainCommand;
 use crate::npu::array::{fill_with_nonsense, overwrite_with_nonsense};
-use crate::npu::compiled::{Allowed, Kernel};
+use crate::npu::compiled::{Allowed, Kernel, PdiPlace};
 use crate::npu::fault_plan::CommandFault;
+use crate::npu::{ChainCommand, ContextId};
 use aie_device_memory::{Snapshots, Span};
 use aie_hal::backend::{ChainFailure, ChainView, DeviceBackend as _, Dispatch};
 use aie_hal::error::DeviceError;
@@ -39,12 +39,13 @@ pub(crate) fn run(
     let accepted = device.npu.submit_chain(chain.context(), &scratch.commands);
     accepted.map_err(|rejection| failure(None, device.context_error(rejection)))?;
     chain.dispatches().enumerate().try_for_each(|(index, command)| {
-        dispatch(device, &mut scratch.snapshots, &command).map_err(|cause| failure(Some(index), cause))
+        dispatch(device, chain.context(), &mut scratch.snapshots, &command).map_err(|cause| failure(Some(index), cause))
     })
 }
 
 fn dispatch(
     device: &MockDevice,
+    context: ContextId,
     snapshots: &mut Snapshots,
     dispatch: &Dispatch<'_, MockDevice>,
 ) -> Result<(), DeviceError> {
@@ -77,7 +78,8 @@ fn dispatch(
             };
             let stream = InstructionStream::for_firmware(dispatch.artifact.instructions());
             let stream = stream.map_err(|error| DeviceError::Unsupported(format!("{}: {error}", what())))?;
-            let completed = device.compiled.lock().run(dispatch.artifact, &stream, &arguments, Some(&allowed));
+            let place = PdiPlace { context, address: dispatch.slot as u64 };
+            let completed = device.compiled.lock().run(place, dispatch.artifact, &stream, &arguments, Some(&allowed));
             let completed = completed.map_err(|reason| timeout(&reason))?;
             device.npu.charge_compute(completed.busy_ns, dispatch.bytes, completed.operations);
             for output in dispatch.results()?.into_iter().filter_map(Span::writable) {

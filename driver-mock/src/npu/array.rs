@@ -3,10 +3,10 @@
 //! The firmware's side of a command is the same whatever is in front of it, the ioctls of a kernel driver or the mailbox of a
 //! PCI device: a PDI that the context has, an instruction stream, addresses. How addresses become memory is the caller's.
 
-use super::compiled::{CompiledArray, Kernel};
+use super::compiled::{CompiledArray, Kernel, PdiPlace};
 use super::fault_plan::CommandFault;
 use super::transaction::{Transaction, WORDS_PER_ARGUMENT};
-use super::{ChainCommand, status};
+use super::{ChainCommand, ContextId, status};
 use aie_device_memory::{Snapshots, Span, WritableSpan};
 use aie_hal::arch::Arch;
 use aie_hal::artifact::{ArtifactError, Digest, KernelArtifact};
@@ -22,6 +22,8 @@ const PREPARED: usize = 4096;
 /// A PDI as it was when a context was given it: the firmware loads it then.
 #[derive(Debug, Clone)]
 pub struct LoadedPdi {
+    /// Where the context found it.
+    pub address: u64,
     /// Of its bytes.
     pub digest: Digest,
     /// All of it.
@@ -32,9 +34,9 @@ pub struct LoadedPdi {
 const PDI_TOTAL_LENGTH: usize = 0xd8;
 
 impl LoadedPdi {
-    /// A PDI of these bytes.
-    pub fn new(bytes: Vec<u8>) -> Self {
-        Self { digest: Digest::of(&bytes), bytes: bytes.into() }
+    /// A PDI of these bytes at an address.
+    pub fn new(address: u64, bytes: Vec<u8>) -> Self {
+        Self { address, digest: Digest::of(&bytes), bytes: bytes.into() }
     }
 
     /// Bytes of a PDI that starts at `head`, by its header, of which there have to be [`LoadedPdi::HEADER`] bytes; more than there
@@ -177,10 +179,11 @@ impl Array {
         }
     }
 
-    /// Runs commands of a context with these compute units until one does not complete. `fault` is called before each for what is
+    /// Runs commands of a context that has these compute units until one does not complete. `fault` is called before each for what is
     /// planned for it.
     pub fn run<M: CommandMemory>(
         &mut self,
+        context: ContextId,
         units: &[LoadedPdi],
         commands: &[Command],
         memory: &M,
@@ -192,7 +195,7 @@ impl Array {
         for (index, command) in commands.iter().enumerate() {
             let arguments = command.words.len() / WORDS_PER_ARGUMENT;
             let mut charged = ChainCommand { pdi: command.unit, arguments, bytes: 0, busy_ns: 0, operations: 0 };
-            let ended = self.execute(units, command, memory, fault(), &mut instructions, &mut charged);
+            let ended = self.execute(context, units, command, memory, fault(), &mut instructions, &mut charged);
             (job.last, job.outcome) = (index, ended.unwrap_or_else(|failed| failed));
             if command.unit < units.len() {
                 job.charged.push(charged);
@@ -207,6 +210,7 @@ impl Array {
 
     fn execute<M: CommandMemory>(
         &mut self,
+        context: ContextId,
         units: &[LoadedPdi],
         command: &Command,
         memory: &M,
@@ -258,7 +262,8 @@ impl Array {
             charged.bytes += length as u64;
         }
         let garbage = fault == Some(CommandFault::Garbage);
-        Ok(self.call(&prepared.name, kernel, &arguments, garbage, charged))
+        let place = PdiPlace { context, address: unit.address };
+        Ok(self.call(place, &prepared.name, kernel, &arguments, garbage, charged))
     }
 
     /// The kernel of a PDI with the instructions at a device address.
@@ -302,6 +307,7 @@ impl Array {
     /// Runs a kernel. With `garbage` its outputs get nonsense afterwards.
     fn call(
         &mut self,
+        pdi: PdiPlace,
         name: &str,
         kernel: &Kernel,
         arguments: &[Span<'_>],
@@ -310,16 +316,18 @@ impl Array {
     ) -> Outcome {
         match kernel {
             Kernel::Reference(kernel) => self.call_reference(name, &**kernel, arguments, garbage),
-            Kernel::Compiled(artifact) => match self.compiled.run(artifact, artifact.instructions(), arguments, None) {
-                Ok(completed) => {
-                    (charged.busy_ns, charged.operations) = (completed.busy_ns, completed.operations);
-                    if garbage {
-                        completed.written(arguments).filter_map(Span::writable).for_each(overwrite_with_nonsense);
+            Kernel::Compiled(artifact) => {
+                match self.compiled.run(pdi, artifact, artifact.instructions(), arguments, None) {
+                    Ok(completed) => {
+                        (charged.busy_ns, charged.operations) = (completed.busy_ns, completed.operations);
+                        if garbage {
+                            completed.written(arguments).filter_map(Span::writable).for_each(overwrite_with_nonsense);
+                        }
+                        Outcome::Completed
                     }
-                    Outcome::Completed
+                    Err(reason) => Outcome::Silent(format!("`{name}`: {reason}")),
                 }
-                Err(reason) => Outcome::Silent(format!("`{name}`: {reason}")),
-            },
+            }
         }
     }
 

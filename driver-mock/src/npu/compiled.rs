@@ -2,15 +2,18 @@
 //!
 //! A reference artifact carries a description, and the [`KernelExecutor`] from outside knows what it computes. Any other PDI
 //! configures tiles, so it is loaded into an emulated array ([`aie_emulator`]), register write by register write, and its
-//! instruction stream runs there on the memory of the arguments. The array keeps its state between dispatches, as silicon
-//! does: the PDI is loaded when another one was there, or when the last dispatch did not complete.
+//! instruction stream runs there on the memory of the arguments.
+//!
+//! The array keeps its state between dispatches, as silicon does. What is loaded is judged by its [`PdiPlace`], as firmware does it: a
+//! PDI is loaded when the context was another one, since nothing of an array survives a change of context; when the last PDI was at
+//! another address; and when the last dispatch did not complete.
 
-use super::WATCHDOG_NS;
 use super::trace::Trace;
+use super::{ContextId, WATCHDOG_NS};
 use aie_device_memory::Span;
-use aie_emulator::{Array, HostMemory, Outcome};
+use aie_emulator::{Array, HostMemory, Outcome, Rules};
 use aie_hal::arch::Arch;
-use aie_hal::artifact::{Digest, KernelArtifact};
+use aie_hal::artifact::KernelArtifact;
 use aie_hal::format::instructions::{ARRAY_OFFSET, InstructionStream, TRANSLATED_ARGUMENTS};
 use aie_hal::format::pdi::Pdi;
 use aie_hal::format::reference;
@@ -63,14 +66,26 @@ impl Allowed<'_> {
     }
 }
 
+/// Where a dispatch's PDI is: what firmware tells configurations of the array apart by, whatever their bytes are. Published reports
+/// have it of PDIs that a stream loads on XDNA 2 (mlir-aie pull request 3622).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PdiPlace {
+    /// The hardware context that the dispatch belongs to.
+    pub context: ContextId,
+    /// The PDI's address in the device heap; an index where PDIs have no address.
+    pub address: u64,
+}
+
 /// The array that runs compiled kernels. It belongs to one NPU; who holds it has it alone.
 #[derive(Debug)]
 pub struct CompiledArray {
     arch: Arc<Arch>,
     cycle_limit: u64,
+    rules: Rules,
+    keeps_residue: bool,
     trace: Option<Trace>,
-    /// The array with the PDI that configured it.
-    loaded: Option<(Digest, Array)>,
+    /// The array, and where the PDI was that configured it.
+    loaded: Option<(PdiPlace, Array)>,
     bundles: u64,
 }
 
@@ -78,12 +93,23 @@ impl CompiledArray {
     /// An array of generation `arch`, without a PDI.
     pub fn new(arch: Arc<Arch>) -> Self {
         let cycle_limit = WATCHDOG_NS.saturating_mul(arch.cost.clock_mhz.expected) / 1000;
-        Self { arch, cycle_limit, trace: None, loaded: None, bundles: 0 }
+        Self { arch, cycle_limit, rules: Rules::default(), keeps_residue: false, trace: None, loaded: None, bundles: 0 }
     }
 
     /// Sets after how many cycles the watchdog ends a dispatch; by default those of [`WATCHDOG_NS`].
     pub fn set_cycle_limit(&mut self, cycles: u64) {
         self.cycle_limit = cycles;
+    }
+
+    /// Sets how the array behaves from the next PDI on.
+    pub fn set_rules(&mut self, rules: Rules) {
+        self.rules = rules;
+    }
+
+    /// Whether a PDI finds the array as the last dispatch left it, instead of one after power-on. Whether firmware clears it is not
+    /// published; reports of mem tile channels that hang after a module load (mlir-aie issue 3062) fit one that does not.
+    pub fn keep_residue(&mut self, keeps: bool) {
+        self.keeps_residue = keeps;
     }
 
     /// Records the dispatches from now on.
@@ -96,23 +122,23 @@ impl CompiledArray {
         self.bundles
     }
 
-    /// Runs a stream of a kernel, one [for firmware](InstructionStream::for_firmware), on its arguments. It may touch no more of them than
-    /// `allowed`, if that is given.
+    /// Runs a stream of a kernel whose PDI is at `place`, one [for firmware](InstructionStream::for_firmware), on its arguments. It may
+    /// touch no more of them than `allowed`, if that is given.
     ///
     /// # Errors
     /// Why it never signals: what the array cannot execute, or who waits for what. The array is reset then.
     pub fn run(
         &mut self,
+        place: PdiPlace,
         kernel: &KernelArtifact,
         stream: &[u8],
         arguments: &[Span<'_>],
         allowed: Option<&Allowed<'_>>,
     ) -> Result<Completed, String> {
         let mut memory = ArgumentMemory { arguments, allowed, written: vec![false; arguments.len()], rejected: None };
-        let loaded = self.loaded.take().filter(|(digest, _)| digest == kernel.digest());
-        let mut array = match loaded {
-            Some((_, array)) => array,
-            None => self.load(kernel, &mut memory)?,
+        let mut array = match self.loaded.take() {
+            Some((loaded, array)) if loaded == place => array,
+            last => self.load(kernel, last.map(|(_, array)| array).filter(|_| self.keeps_residue), &mut memory)?,
         };
         let stream = InstructionStream::parse(stream).map_err(|error| error.to_string())?;
         let addresses: Vec<u64> = (0..arguments.len() as u64).map(|index| (index + 1) * APART).collect();
@@ -135,7 +161,7 @@ impl CompiledArray {
             }
         }
         let cycles = array.timing().cycles;
-        self.loaded = Some((*kernel.digest(), array));
+        self.loaded = Some((place, array));
         Ok(Completed {
             busy_ns: cycles * 1000 / self.arch.cost.clock_mhz.expected.max(1),
             operations: stream.operations().count() as u64,
@@ -143,15 +169,27 @@ impl CompiledArray {
         })
     }
 
-    fn load(&self, kernel: &KernelArtifact, memory: &mut ArgumentMemory<'_>) -> Result<Array, String> {
+    /// The array with the PDI of a kernel, over what the last one has left if that is given.
+    fn load(
+        &self,
+        kernel: &KernelArtifact,
+        last: Option<Array>,
+        memory: &mut ArgumentMemory<'_>,
+    ) -> Result<Array, String> {
+        let mut array = last.map_or_else(|| self.array(), Ok)?;
+        let pdi = Pdi::parse(kernel.pdi()).map_err(|error| error.to_string())?;
+        array.load(&pdi, memory).map_err(|error| format!("loading its PDI: {error}"))?;
+        Ok(array)
+    }
+
+    fn array(&self) -> Result<Array, String> {
         let arch = &self.arch;
         let isa = Isa::for_arch(&arch.name)
             .ok_or_else(|| format!("there are no instruction tables of generation `{}`", arch.name))?;
         let size = |count: usize| u8::try_from(count).map_err(|_| format!("an array of {count} columns or rows"));
-        let mut array = Array::new(isa, size(arch.array.columns)?, size(arch.array.rows)?);
+        let (columns, rows) = (size(arch.array.columns)?, size(arch.array.rows)?);
+        let mut array = Array::with_rules(isa, columns, rows, self.rules);
         array.set_cycle_limit(self.cycle_limit);
-        let pdi = Pdi::parse(kernel.pdi()).map_err(|error| error.to_string())?;
-        array.load(&pdi, memory).map_err(|error| format!("loading its PDI: {error}"))?;
         Ok(array)
     }
 }
@@ -236,5 +274,48 @@ impl HostMemory for ArgumentMemory<'_> {
         self.written[index] = true;
         span.write(bytes);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::npu::SimulatedNpu;
+    use aie_hal::ArchRegistry;
+    use aie_hal::format::cdo::CdoBuilder;
+    use aie_hal::format::instructions::{Header, Instruction, InstructionWriter};
+    use aie_hal::format::{pdi, tile_address};
+    use rstest::rstest;
+
+    /// The value of lock 0 of a core.
+    const LOCK: u32 = 0x1_f000;
+
+    /// A kernel that completes once after its PDI was loaded: it waits for the value that the PDI gave a lock, and changes it.
+    fn once(arch: &Arch) -> KernelArtifact {
+        let lock = tile_address(0, 2, LOCK);
+        let mut cdo = CdoBuilder::new();
+        cdo.write(lock.into(), 5);
+        let mut stream = InstructionWriter::new(Header::aie2(1));
+        stream.push(&Instruction::MaskPoll { address: lock.into(), value: 5, mask: u32::MAX });
+        stream.push(&Instruction::Write { address: lock.into(), value: 6 });
+        let instructions = stream.finish().unwrap();
+        KernelArtifact::new("once", &*arch.name, arch.dev_gen, pdi::write(&cdo).unwrap(), instructions).unwrap()
+    }
+
+    #[rstest]
+    #[case::stays_in_its_context(0, 0, false)]
+    #[case::is_lost_at_a_change_of_context(1, 0, true)]
+    #[case::is_replaced_by_a_pdi_at_another_address(0, 0x8000, true)]
+    fn the_state_of_the_array(#[case] context: usize, #[case] address: u64, #[case] is_loaded: bool) {
+        let arch = ArchRegistry::builtin().get("aie2").unwrap();
+        let npu = SimulatedNpu::new(Arc::clone(&arch), 1 << 20);
+        let contexts = [(); 2].map(|()| npu.create_context(1).unwrap());
+        let (kernel, mut array) = (once(&arch), CompiledArray::new(arch));
+        let mut run = |context: usize, address| {
+            let place = PdiPlace { context: contexts[context], address };
+            array.run(place, &kernel, kernel.instructions(), &[], None).is_ok()
+        };
+        assert!(run(0, 0));
+        assert_eq!(run(context, address), is_loaded);
     }
 }

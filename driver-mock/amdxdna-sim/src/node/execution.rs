@@ -44,7 +44,7 @@ impl Device {
             return JobResult::Ended { ns: 0 };
         }
         let memory = CallerMemory { device, submission };
-        let job = array.run(&submission.units, &commands.list, &memory, || {
+        let job = array.run(npu, &submission.units, &commands.list, &memory, || {
             device.journal.count(|counts| counts.commands_run += 1);
             device.journal.command()
         });

@@ -136,7 +136,7 @@ impl File {
         let head = memory.copy(start, LoadedPdi::HEADER.min(bo.length())).ok_or(Errno::EINVAL)?;
         let length = LoadedPdi::length(&head).min(bo.length());
         let bytes = memory.copy(start, length).ok_or(Errno::EINVAL)?;
-        Ok(LoadedPdi::new(bytes))
+        Ok(LoadedPdi::new(bo.device_address(), bytes))
     }
 
     /// DESTROY_HWCTX. What the context still runs is ended by the watchdog first.

@@ -5,6 +5,7 @@
 //! are one from then on. So groups have nothing in common while they run, within a group cores run one after the other in the
 //! order of their tiles, and nothing depends on which thread runs what, or when.
 
+use super::interleaving::Interleaving;
 use super::rules::Rules;
 use super::tile::Tile;
 use super::view::{Size, View};
@@ -91,7 +92,8 @@ impl Array {
         if running.is_empty() {
             return Ok(false);
         }
-        let (size, most) = (self.size(), QUANTUM.min(self.cycle_limit.max(1)));
+        let quantum = self.interleaving.as_mut().map_or(QUANTUM, Interleaving::bundles);
+        let (size, most) = (self.size(), quantum.min(self.cycle_limit.max(1)));
         let threads = if self.groups.bundles < WORTH_THREADS { 1 } else { self.groups.threads };
         let mut jobs = self.jobs(&running);
         let threads = threads.min(jobs.len());
@@ -139,7 +141,7 @@ impl Array {
     /// Whether a core may execute something: false only if it would wait again at once.
     fn core_goes_on(&self, index: usize) -> bool {
         let tile = &self.tiles[index];
-        if !tile.core_enabled || !tile.clocked || tile.core.is_none() {
+        if !tile.core_enabled || !tile.clocked || tile.held.core || tile.core.is_none() {
             return false;
         }
         match tile.wait {

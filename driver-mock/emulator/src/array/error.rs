@@ -81,6 +81,24 @@ pub enum ArrayError {
         /// What it would be.
         value: i32,
     },
+    /// Completion tokens that the stream which ended has not waited for: see [`LeftTokens`](super::LeftTokens).
+    #[error(
+        "completion tokens of {} {channel} of tile ({column}, {row}) that the stream asks for and does not wait for: {tokens}; \
+        the next stream that waits there goes on too early",
+        direction_name(*.direction)
+    )]
+    TokensLeft {
+        /// Column of the tile.
+        column: u8,
+        /// Row of the tile.
+        row: u8,
+        /// The channel's direction.
+        direction: Direction,
+        /// The channel.
+        channel: usize,
+        /// How many are there, or will come.
+        tokens: u32,
+    },
     /// A register that switches on something without a model.
     #[error("register {offset:#x} of tile ({column}, {row}): {what} is not modelled")]
     Unmodelled {

@@ -3,8 +3,9 @@
 //! What the readers of `hal` accept is executed or rejected here by name. Operations that only concern the command
 //! processor itself (a point for preemption, a time stamp, a read whose result goes to a log) do nothing to the array.
 
+use super::interleaving::Interleaving;
 use super::report::{Report, Waiter, What, Who};
-use super::{Array, ArrayError, HostMemory};
+use super::{Array, ArrayError, HostMemory, LeftTokens};
 use aie_hal::format::FormatError;
 use aie_hal::format::Words;
 use aie_hal::format::cdo::{Cdo, CdoCommand};
@@ -77,6 +78,7 @@ fn location(address: u64) -> Result<(u8, u8, u32), LoadError> {
 impl Array {
     /// Configures the array as a PDI says.
     pub fn load(&mut self, pdi: &Pdi<'_>, host: &mut impl HostMemory) -> Result<(), LoadError> {
+        self.loaded_from = None;
         self.load_cdo(&pdi.cdo(), host)
     }
 
@@ -110,6 +112,9 @@ impl Array {
 
     /// Executes an instruction stream with the addresses of its arguments on the host. The stream is one
     /// [for firmware](InstructionStream::for_firmware). [`Array::timing`] says what it took.
+    ///
+    /// # Errors
+    /// What cannot be executed; [`ArrayError::TokensLeft`] when it is at its end and has not waited for all tokens that it asked for.
     pub fn execute(
         &mut self,
         stream: &InstructionStream<'_>,
@@ -129,6 +134,10 @@ impl Array {
         host: &mut impl HostMemory,
     ) -> Result<Outcome, LoadError> {
         for (number, operation) in stream.operations().enumerate() {
+            let (rounds, mut cycles) = (self.interleaving.as_mut().map_or(0, Interleaving::rounds), 0);
+            for _ in 0..rounds {
+                self.round_within(&mut cycles, host)?;
+            }
             let waiter = match operation {
                 Instruction::Write { address, value } => {
                     self.write_at(address, value, u32::MAX)?;
@@ -178,7 +187,27 @@ impl Array {
                 return Ok(Outcome::Deadlock { operation: number, report: self.report_of(waiter) });
             }
         }
+        self.check_tokens()?;
         Ok(Outcome::Completed)
+    }
+
+    /// Whether a token is left, or will come.
+    fn check_tokens(&self) -> Result<(), ArrayError> {
+        if self.rules.left_tokens == LeftTokens::Keep {
+            return Ok(());
+        }
+        for tile in &self.tiles {
+            for direction in [Direction::StreamToMemory, Direction::MemoryToStream] {
+                for (number, channel) in tile.channels[direction as usize].iter().enumerate() {
+                    let tokens = channel.tokens + channel.tasks().filter(|task| task.token).count() as u32;
+                    if tokens > 0 {
+                        let (column, row) = (tile.column, tile.row);
+                        return Err(ArrayError::TokensLeft { column, row, direction, channel: number, tokens });
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Takes a token of a channel in each of the tiles. Gives who waits when one does not come.
@@ -251,9 +280,14 @@ impl Array {
         Ok(None)
     }
 
-    /// Replaces the configuration by a PDI in the host's memory; one of no bytes only resets the array.
+    /// Replaces the configuration by a PDI in the host's memory; one of no bytes only resets the array. Nothing happens when the last one
+    /// was loaded from the same address, whatever is there now (mlir-aie pull request 3622, seen on XDNA 2).
     fn load_from(&mut self, address: u64, size: u32, host: &mut impl HostMemory) -> Result<(), LoadError> {
+        if self.loaded_from == Some(address) {
+            return Ok(());
+        }
         self.reset();
+        self.loaded_from = Some(address);
         if size == 0 {
             return Ok(());
         }
@@ -266,6 +300,6 @@ impl Array {
             return Err(error("there is no memory".into()));
         }
         let pdi = Pdi::parse(&bytes).map_err(|problem: FormatError| error(problem.to_string()))?;
-        self.load(&pdi, host)
+        self.load_cdo(&pdi.cdo(), host)
     }
 }

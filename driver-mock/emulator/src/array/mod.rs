@@ -12,6 +12,7 @@ mod dma_words;
 mod error;
 mod fifo;
 mod host;
+mod interleaving;
 mod loader;
 mod registers;
 mod report;
@@ -29,7 +30,7 @@ pub use error::{ArrayError, DmaProblem};
 pub use host::HostMemory;
 pub use loader::{LoadError, Outcome};
 pub use report::{Report, Waiter, What, Who};
-pub use rules::{LockValues, Rules, Undefined};
+pub use rules::{LeftTokens, LockValues, Rules, Undefined};
 pub use timeline::{Interval, Occupation};
 
 use crate::core::{Core, EarlyRead, Layout};
@@ -42,6 +43,7 @@ use dma::Channel;
 use error::Result;
 use fastrand::Rng;
 use fifo::Fifo;
+use interleaving::{Held, Interleaving};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use stream::Switch;
@@ -70,6 +72,11 @@ pub struct Array {
     places: Vec<Place>,
     groups: Groups,
     timing: Timing,
+    /// Where the PDI was that an instruction stream loaded last.
+    loaded_from: Option<u64>,
+    interleaving: Option<Interleaving>,
+    /// Words that a channel moves in a round at most.
+    burst: usize,
 }
 
 /// Cycles of a run unless [`Array::set_cycle_limit`] says otherwise: four seconds at 1 GHz.
@@ -131,12 +138,20 @@ impl Array {
                     responses: VecDeque::new(),
                     wait: None,
                     record: Record::default(),
+                    held: Held::default(),
                 });
             }
         }
         let groups = Groups::new(tiles.len());
+        let mut interleaving = rules.interleaving.map(|seed| Interleaving::new(seed, tiles.len()));
+        if let Some(drawn) = &mut interleaving {
+            tiles.iter_mut().for_each(|tile| tile.switch.draw_grants(drawn.fork()));
+        }
         Self {
             timing: Timing::default(),
+            loaded_from: None,
+            interleaving,
+            burst: transfer::BURST,
             groups,
             isa,
             columns,

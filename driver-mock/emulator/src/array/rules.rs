@@ -13,6 +13,20 @@ pub struct Rules {
     pub jumps: Jumps,
     /// Memory and registers of cores that nothing has written.
     pub undefined: Undefined,
+    /// Completion tokens that an instruction stream asks for and does not wait for.
+    pub left_tokens: LeftTokens,
+    /// The seed of an order of events, another than the one of all runs without a seed.
+    pub interleaving: Option<u64>,
+}
+
+/// What becomes of tokens that are there, or still to come, when an instruction stream is at its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LeftTokens {
+    /// An error: the next stream that waits for a token of the channel would take one of them, and go on too early.
+    #[default]
+    Reject,
+    /// They stay, as on silicon.
+    Keep,
 }
 
 /// What is in memory, and in the registers of cores after a reset, before something is written there.

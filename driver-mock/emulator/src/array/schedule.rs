@@ -1,10 +1,12 @@
 //! Who runs when: rounds in which everything moves as far as it can, until nothing does.
 //!
-//! A round visits tiles in one order, so that a run has the same result every time: DMA channels move words while locks and
+//! A round visits tiles in one order, so that a run has the same result every time (with a seed, another one for each: see
+//! [`interleaving`](super::interleaving)): DMA channels move words while locks and
 //! streams let them, switches pass words on, cores execute until they wait. A round in which nothing moves is the end: the work
 //! is done, or everything waits.
 
 use super::dma::Channel;
+use super::interleaving::Held;
 use super::tile::SIDE;
 use super::transfer::BURST;
 use super::{Array, ArrayError, HostMemory, Result};
@@ -39,6 +41,18 @@ impl Array {
 
     /// One round of everything: words move until they wait for cores, then cores run until they wait. False if nothing moved.
     pub fn round(&mut self, host: &mut impl HostMemory) -> Result<bool> {
+        let Some(drawn) = &mut self.interleaving else { return self.move_all(host) };
+        drawn.hold(&mut self.tiles);
+        self.burst = drawn.burst(BURST);
+        if self.move_all(host)? {
+            return Ok(true);
+        }
+        // What could move may have been held back.
+        self.tiles.iter_mut().for_each(|tile| tile.held = Held::default());
+        self.move_all(host)
+    }
+
+    fn move_all(&mut self, host: &mut impl HostMemory) -> Result<bool> {
         let mut moved = false;
         for _ in 0..MOST_TRANSFERS {
             if !self.transfer(host)? {

@@ -2,6 +2,7 @@
 
 use super::fifo::{DEPTH, Fifo, Word, Words};
 use aie_hal::format::register::TileKind;
+use fastrand::Rng;
 
 /// Words that the switch's own FIFO port holds besides.
 const FIFO_DEPTH: usize = 16;
@@ -57,6 +58,8 @@ pub struct Switch {
     served: [usize; ARBITERS],
     /// The slave of the switch's own FIFO.
     fifo: Option<usize>,
+    /// What draws who is served next, instead of a fixed order.
+    grants: Option<Rng>,
 }
 
 /// Why the next word of a slave port does not move.
@@ -97,12 +100,23 @@ impl Switch {
             packets: vec![None; slaves],
             arbiters: [None; ARBITERS],
             served: [slaves - 1; ARBITERS],
+            grants: None,
             fifo: match kind {
                 TileKind::Core => Some(4),
                 TileKind::Mem => None,
                 TileKind::Shim => Some(1),
             },
         }
+    }
+
+    /// Lets arbiters take any of the packets that wait, by this generator.
+    pub fn draw_grants(&mut self, rng: Rng) {
+        self.grants = Some(rng);
+    }
+
+    /// Back to the state after power-on.
+    pub fn reset(&mut self, kind: TileKind) {
+        *self = Self { grants: self.grants.take(), ..Self::new(kind) };
     }
 
     /// Writes a configuration register; `offset` is relative to the first.
@@ -205,7 +219,7 @@ impl Switch {
             let masters = self.masters.iter().enumerate().filter(|(_, word)| takes(word));
             let masters = masters.map(|(master, _)| master).collect();
             self.arbiters[arbiter] = Some(slave);
-            self.served[arbiter] = slave;
+            self.served[arbiter] = self.grants.as_mut().map_or(slave, |rng| rng.usize(..self.slaves.len()));
             self.packets[slave] = Some(Packet { arbiter, masters, at_header: true });
         }
         Ok(self.packets[slave].as_ref().map_or(&[], |packet| &packet.masters))

@@ -112,6 +112,9 @@ impl Array {
     /// and a place without space if that is what stops further ones.
     fn pass_words(&mut self, index: usize, slave: usize) -> Result<(bool, Option<Place>)> {
         let tile = &self.tiles[index];
+        if tile.held.switch {
+            return Ok((false, None));
+        }
         if let Some(place) = tile.direct[slave] {
             return self.pass_words_directly(index, slave, place);
         }

@@ -3,6 +3,7 @@
 use super::clock::Releases;
 use super::dma::{self, Channel, Descriptor};
 use super::fifo::Fifo;
+use super::interleaving::Held;
 use super::stream::{Sink, Switch};
 use super::switching::Place;
 use super::timeline::Record;
@@ -60,6 +61,8 @@ pub struct Tile {
     pub wait: Option<Wait>,
     /// What happened when.
     pub record: Record,
+    /// What does not go on in this round.
+    pub held: Held,
 }
 
 /// Bytes of data memory.
@@ -100,7 +103,7 @@ impl Tile {
             *channel = Channel::default();
         }
         self.busy = 0;
-        self.switch = Switch::new(self.kind);
+        self.switch.reset(self.kind);
         self.direct.fill(None);
         self.shim_channels = [0; 2];
         self.core_input = Fifo::default();

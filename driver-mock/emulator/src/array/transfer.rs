@@ -106,7 +106,10 @@ impl Array {
         channel: usize,
         host: &mut impl HostMemory,
     ) -> Result<bool> {
-        let mut round = Round { left: BURST, moved: false };
+        if self.tiles[index].held.channels >> (SIDE * direction as usize + channel) & 1 == 1 {
+            return Ok(false);
+        }
+        let mut round = Round { left: self.burst, moved: false };
         let mut site = Site { index, direction, channel, descriptor: 0 };
         while round.left > 0 {
             let tile = &mut self.tiles[index];

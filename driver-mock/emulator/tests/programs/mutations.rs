@@ -50,7 +50,8 @@ fn changed(arch: &str, change: fn(&mut Timing)) -> &'static Isa {
 }
 
 fn every_mutation_is_noticed(arch: &'static str) {
-    let machines = MUTATIONS.map(|(name, change, fault)| (name, Machine { isa: changed(arch, change), fault }));
+    let machines =
+        MUTATIONS.map(|(name, change, fault)| (name, Machine { fault, ..Machine::new(changed(arch, change)) }));
     let programs: Vec<&Program> = PROGRAMS.iter().filter(|program| program.archs.contains(&arch)).collect();
     let noticed = machines.map(|(name, machine)| {
         let who: Vec<bool> = programs.iter().map(|program| (program.run)(machine).is_err()).collect();

@@ -153,7 +153,8 @@ pub fn merged_tokens(machine: Machine) -> Check {
     }
 }
 
-/// A configuration in the host's memory replaces the one that is there; one of no bytes only removes it.
+/// A configuration in the host's memory replaces the one that is there, unless the last one was at its address; one of no bytes only
+/// removes it.
 pub fn loaded_configurations(machine: Machine) -> Check {
     let core: At = (1, 2);
     let mut rig = Rig::new(machine);
@@ -165,16 +166,19 @@ pub fn loaded_configurations(machine: Machine) -> Check {
     let image = pdi::write(&cdo).unwrap();
     let size = image.len() as u32;
     rig.host.0.push(image);
-    let address = Host::address(0);
-    let load =
-        |size| move |writer: &mut InstructionWriter| _ = writer.push(&Instruction::LoadPdi { id: 1, size, address });
-    completed(rig.execute(load(size))?)?;
+    let (address, elsewhere) = (Host::address(0), Host::address(1));
+    let load = |size, address| {
+        move |writer: &mut InstructionWriter| _ = writer.push(&Instruction::LoadPdi { id: 1, size, address })
+    };
+    completed(rig.execute(load(size, address))?)?;
     // Locks start at 0 again; data memory survives.
     same("locks", &[rig.read(core, 0x1_f020, 1)[0], rig.read(core, 0x1_f030, 1)[0]], &[0, 9])?;
     rig.expect(core, 0, &[77])?;
-    completed(rig.execute(load(0))?)?;
+    completed(rig.execute(load(0, address))?)?;
+    same("locks", &rig.read(core, 0x1_f030, 1), &[9])?;
+    completed(rig.execute(load(0, elsewhere))?)?;
     same("locks", &rig.read(core, 0x1_f030, 1), &[0])?;
-    let error = rig.execute(load(size - 4)).err().unwrap_or_default();
+    let error = rig.execute(load(size - 4, address)).err().unwrap_or_default();
     let expected = format!("the PDI of {} bytes at {address:#x}: ", size - 4);
     if error.starts_with(&expected) { Ok(()) } else { Err(format!("`{error}` does not begin with `{expected}`")) }
 }

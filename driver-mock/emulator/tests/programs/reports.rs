@@ -17,7 +17,7 @@ const MEM: At = (1, 1);
 const SHIM: At = (1, 0);
 
 fn rig() -> Rig {
-    Rig::new(Machine { isa: Isa::aie2(), fault: None })
+    Rig::new(Machine::new(Isa::aie2()))
 }
 
 /// A descriptor of consecutive words of a mem tile's own memory.

@@ -33,6 +33,15 @@ pub enum Fault {
 pub struct Machine {
     pub isa: &'static Isa,
     pub fault: Option<Fault>,
+    /// The seed of its order of events.
+    pub seed: Option<u64>,
+}
+
+impl Machine {
+    /// One with cores of an instruction set, as it should be.
+    pub fn new(isa: &'static Isa) -> Self {
+        Self { isa, fault: None, seed: None }
+    }
 }
 
 /// Why a program has not shown what it should.
@@ -95,7 +104,9 @@ pub struct Rig {
 
 impl Rig {
     pub fn new(machine: Machine) -> Self {
-        Self::under(machine, Rules::default())
+        let mut rules = Rules::default();
+        rules.interleaving = machine.seed;
+        Self::under(machine, rules)
     }
 
     /// A rig whose array has other rules.

@@ -1,7 +1,7 @@
 //! What silicon loses or breaks without a word is an error here, at the operation that does it.
 
 use super::rig::{At, Machine, Rig};
-use aie_emulator::{Array, Jumps, LockValues, Outcome, Rules, Undefined};
+use aie_emulator::{Array, Jumps, LeftTokens, LockValues, Outcome, Rules, Undefined};
 use aie_hal::format::bd::{CoreBd, MemTileBd, ShimBd};
 use aie_hal::format::cdo::{Cdo, CdoBuilder};
 use aie_hal::format::dma_channel::Direction::{MemoryToStream, StreamToMemory};
@@ -11,13 +11,14 @@ use aie_hal::format::register::TileKind;
 use aie_hal::format::stream_switch::Port;
 use aie_hal::format::tile_address;
 use aie_isa::Isa;
+use rstest::rstest;
 
 const MEM: At = (1, 1);
 const CORE: At = (1, 2);
 const SHIM: At = (1, 0);
 
 fn rig() -> Rig {
-    Rig::new(Machine { isa: Isa::aie2(), fault: None })
+    Rig::new(Machine::new(Isa::aie2()))
 }
 
 fn kind((_, row): At) -> TileKind {
@@ -37,7 +38,11 @@ fn wait(writer: &mut InstructionWriter, at: At, direction: Direction) {
 
 /// A mem tile that copies four words within itself: BD 0 reads them, BD 1 writes them.
 fn copying() -> Rig {
-    let mut rig = rig();
+    copying_under(Rules::default())
+}
+
+fn copying_under(rules: Rules) -> Rig {
+    let mut rig = Rig::under(Machine::new(Isa::aie2()), rules);
     let linear = |address| MemTileBd { address, length: 4, valid: true, ..MemTileBd::default() };
     rig.words(MEM, 0x100, &[9; 4]);
     rig.mem_bd(MEM, 0, linear(MemTileBd::OWN_MEMORY + 0x40));
@@ -71,8 +76,35 @@ fn a_task_waited_for_makes_room() {
             push(writer, MEM, MemoryToStream, 0, false);
             push(writer, MEM, StreamToMemory, 1, true);
         }
+        (0..4).for_each(|_| wait(writer, MEM, StreamToMemory));
     });
     assert_eq!(outcome, Ok(Outcome::Completed));
+}
+
+#[rstest]
+#[case::of_a_task_that_has_ended(true)]
+#[case::of_a_task_that_will_end(false)]
+fn a_token_that_is_not_waited_for_is_an_error(#[case] has_ended: bool) {
+    let run = |rules, waits: bool| {
+        let mut rig = copying_under(rules);
+        rig.execute(|writer| {
+            push(writer, MEM, StreamToMemory, 1, true);
+            push(writer, MEM, MemoryToStream, 0, has_ended);
+            if has_ended {
+                wait(writer, MEM, MemoryToStream);
+            }
+            if waits {
+                wait(writer, MEM, StreamToMemory);
+            }
+        })
+    };
+    let left = "completion tokens of S2MM 0 of tile (1, 1) that the stream asks for and does not wait for: 1; the next stream that waits \
+                there goes on too early";
+    let mut keep = Rules::default();
+    keep.left_tokens = LeftTokens::Keep;
+    assert_eq!(run(Rules::default(), true), Ok(Outcome::Completed));
+    assert_eq!(run(Rules::default(), false), Err(left.to_owned()));
+    assert_eq!(run(keep, false), Ok(Outcome::Completed));
 }
 
 /// Pushes a task of BD 2, which leads to BD 3, and then writes a word of BD 3; with a wait between them if `waits`.
@@ -177,7 +209,7 @@ fn locks_keep_six_bits_where_that_is_asked_for() {
 fn jumping(isa: &'static Isa, jumps: Jumps, front: &str) -> Result<u32, String> {
     let mut rules = Rules::default();
     rules.jumps = jumps;
-    let mut rig = Rig::under(Machine { isa, fault: None }, rules);
+    let mut rig = Rig::under(Machine::new(isa), rules);
     let program = format!(
         "movxm p0, #0x70400\nmovx r1, #1\nmovx r2, #2\nj #there\nnop\nnop\nnop\nnop\nnop\n.align 16\n{front}\nthere: st r1, [p0], #4\nnop\nnop\nnop\nnop\ndone"
     );
@@ -205,7 +237,7 @@ fn jumps_into_a_line_are_rejected_on_aie2p() {
 fn looping(front: &str) -> Result<u32, String> {
     let mut rules = Rules::default();
     rules.jumps = Jumps::Silicon;
-    let mut rig = Rig::under(Machine { isa: Isa::aie2p(), fault: None }, rules);
+    let mut rig = Rig::under(Machine::new(Isa::aie2p()), rules);
     let nops = "nop\n".repeat(70);
     rig.program(
         CORE,
@@ -228,7 +260,7 @@ fn a_loop_behind_a_jump_into_a_line_runs_once() {
 
 /// What a loop leaves that stores a byte for each of four iterations, with the store so many bundles before its last.
 fn stored_bytes(isa: &'static Isa, before_last: usize) -> u32 {
-    let mut rig = Rig::new(Machine { isa, fault: None });
+    let mut rig = Rig::new(Machine::new(isa));
     let body: String = (0..8)
         .map(|bundle| {
             let label = match bundle {

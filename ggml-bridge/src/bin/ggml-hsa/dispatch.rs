@@ -24,19 +24,24 @@ use std::{fs, io};
 use tempfile::NamedTempFile;
 
 /// Run one kernel from its two files with given buffers
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
   ggml-hsa dispatch add.pdi add_insts.bin --input a.bin --input b.bin --output 8192:sum.bin
   ggml-hsa dispatch gemm.xclbin gemm_insts.txt --input a.bin --input b.bin --output 262144 --device mock:aie2
   ggml-hsa dispatch add.pdi add_insts.bin --input a.bin --input b.bin --output 8192 --device mock:aie2 --trace add.json
   ggml-hsa dispatch add.pdi add_insts.bin --input a.bin --input b.bin --output 8192 --device xdna --times 100 --json
   ggml-hsa dispatch k.pdi k_insts.bin --input a.bin --input b.bin --output 8192 --order in,out,in
+  ggml-hsa dispatch add.pdi add_insts.bin --input a.bin --input b.bin --output 8192 --device mock:aie2 --seeds 100
 
 A simulated device executes compiled kernels instruction by instruction. Its time is that of the simulated NPU's clock; the cycles
 are those of an array that memory and firmware never hinder. A core that never ends is stopped after two seconds of the array's
 time, many minutes here: --device 'mock:aie2?cycles=10000000' stops it earlier.
 
-Exit code: 0 when the kernel has completed, 1 when it failed or never signalled, 2 when the command line, a file or the device cannot
+A kernel that depends on who comes first, a core, a DMA channel, an arbiter or the firmware, can be right here every time and wrong or
+stuck once in ten runs on an NPU. --seeds runs it in other orders of these events. The order of a seed that it names comes again with
+--device 'mock:aie2?seed=N'.
+
+Exit code: 0 when the kernel has completed, 1 when it failed, never signalled or depends on the order, 2 when the command line, a file or the device cannot
 be used.")]
 pub struct DispatchArguments {
     /// The PDI of the kernel, or an xclbin with it
@@ -61,6 +66,9 @@ pub struct DispatchArguments {
     /// Dispatch it so many times, one after the other
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     times: u32,
+    /// Run it again in so many other orders of events, on a simulated device: each has to give the same bytes
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seeds: u32,
     /// Write a timeline of the emulated cores and DMA channels, for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -135,6 +143,8 @@ struct Report {
     device: String,
     kernel: String,
     dispatches: u32,
+    /// Other orders of events that gave the same outputs.
+    seeds: u32,
     /// Device time of one dispatch on the virtual clock without the creation of contexts, in nanoseconds; absent on hardware.
     virtual_ns: Option<u64>,
     /// Wall time of one dispatch, in nanoseconds.
@@ -144,6 +154,9 @@ struct Report {
     emulated: Option<Emulated>,
     outputs: Vec<OutputReport>,
 }
+
+/// A report with the bytes of the outputs.
+type Ran = (Report, Vec<Vec<u8>>);
 
 /// What the emulated array says of a dispatch, as the trace has it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -174,14 +187,14 @@ const SHOWN: usize = 32;
 
 /// Runs the command.
 pub fn run(arguments: &DispatchArguments) -> ExitCode {
-    let prepared = match Prepared::new(arguments) {
+    let prepared = match Prepared::new(arguments, None) {
         Ok(prepared) => prepared,
         Err(error) => {
             complain(&error);
             return ExitCode::from(2);
         }
     };
-    match prepared.run(arguments) {
+    match prepared.run(arguments).and_then(|ran| run_seeds(arguments, ran)) {
         Ok(report) if arguments.json => json(&report),
         Ok(report) => print(&report),
         Err(error) => {
@@ -190,6 +203,30 @@ pub fn run(arguments: &DispatchArguments) -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// Runs the kernel in as many other orders of events as are asked for.
+///
+/// # Errors
+/// It fails, or its outputs are others, in one of them.
+fn run_seeds(arguments: &DispatchArguments, (mut report, expected): Ran) -> Result<Report, Box<dyn Error>> {
+    let mut once = DispatchArguments { times: 1, trace: None, ..arguments.clone() };
+    once.output.iter_mut().for_each(|output| output.file = None);
+    for seed in 1..=arguments.seeds {
+        let ran = Prepared::new(&once, Some(seed)).and_then(|prepared| prepared.run(&once));
+        let (_, outputs) = ran.map_err(|error| format!("seed {seed}: {error}"))?;
+        for (output, (bytes, expected)) in report.outputs.iter().zip(outputs.iter().zip(&expected)) {
+            if let Some(at) = bytes.iter().zip(expected).position(|(byte, expected)| byte != expected) {
+                return Err(format!(
+                    "seed {seed}: byte {at} of argument {} is {:#04x}, and {:#04x} without a seed: the kernel depends on the order of events",
+                    output.argument, bytes[at], expected[at]
+                )
+                .into());
+            }
+        }
+        report.seeds = seed;
+    }
+    Ok(report)
 }
 
 /// The kernel in the files that were given.
@@ -229,7 +266,8 @@ struct Prepared {
 }
 
 impl Prepared {
-    fn new(arguments: &DispatchArguments) -> Result<Self, Box<dyn Error>> {
+    /// Opens the device; one with a seed is a simulated device.
+    fn new(arguments: &DispatchArguments, seed: Option<u32>) -> Result<Self, Box<dyn Error>> {
         let (arches, problems) = ArchRegistry::from_environment();
         problems.iter().for_each(complain);
         let is_simulated = DeviceUri::parse(&arguments.device)?.scheme() == aie_driver_mock::SCHEME;
@@ -237,14 +275,15 @@ impl Prepared {
         let uri = match &trace {
             Some(file) => {
                 let separator = if arguments.device.contains('?') { '&' } else { '?' };
-                format!("{}{separator}trace={}", arguments.device, file.path().display())
+                let seed = seed.map_or_else(String::new, |seed| format!("&seed={seed}"));
+                format!("{}{separator}trace={}{seed}", arguments.device, file.path().display())
             }
-            None if arguments.trace.is_some() => {
-                return Err(format!(
-                    "--trace needs the emulated array: `{}` is no simulated device, try mock",
-                    arguments.device
-                )
-                .into());
+            None if arguments.trace.is_some() || arguments.seeds > 0 => {
+                let option = if arguments.seeds > 0 { "--seeds" } else { "--trace" };
+                let device = &arguments.device;
+                return Err(
+                    format!("{option} needs the emulated array: `{device}` is no simulated device, try mock").into()
+                );
             }
             None => arguments.device.clone(),
         };
@@ -279,7 +318,7 @@ impl Prepared {
         Ok(text.lines().filter_map(|line| line.strip_suffix(',')).map(str::to_owned).collect())
     }
 
-    fn run(&self, arguments: &DispatchArguments) -> Result<Report, Box<dyn Error>> {
+    fn run(&self, arguments: &DispatchArguments) -> Result<Ran, Box<dyn Error>> {
         let mut list = CommandList::builder();
         let bindings = self.buffers.iter().map(|(_, buffer)| BufferRef::direct(buffer, 0, buffer.size())).collect();
         // The list takes the last arguments as outputs: from the first output on, all count as written.
@@ -300,7 +339,7 @@ impl Prepared {
         let contexts = counted.contexts_created - before.contexts_created;
         let creation = contexts.saturating_mul(self.device.arch().cost.context_create_ns);
         let virtual_ns = (counted.virtual_ns - before.virtual_ns).saturating_sub(creation) / u64::from(arguments.times);
-        let mut outputs = Vec::new();
+        let (mut outputs, mut contents) = (Vec::new(), Vec::new());
         let written = self.buffers.iter().enumerate().filter(|(_, (role, _))| *role == Role::Out);
         for (output, (argument, (_, buffer))) in arguments.output.iter().zip(written) {
             let mut bytes = vec![0; output.bytes];
@@ -311,6 +350,7 @@ impl Prepared {
             }
             let start = bytes.iter().take(SHOWN).map(|byte| format!("{byte:02x}")).collect();
             outputs.push(OutputReport { argument, bytes: bytes.len(), start, file: output.file.clone() });
+            contents.push(bytes);
         }
         let events = self.trace_events()?;
         if let Some(file) = &arguments.trace {
@@ -321,15 +361,17 @@ impl Prepared {
             let event: serde_json::Value = serde_json::from_str(event).ok()?;
             serde_json::from_value(event.get("args")?.clone()).ok()
         };
-        Ok(Report {
+        let report = Report {
             device: arguments.device.clone(),
             emulated: events.iter().rev().find_map(emulated),
             kernel: self.name.clone(),
             dispatches: arguments.times,
+            seeds: 0,
             virtual_ns: (virtual_ns > 0).then_some(virtual_ns),
             wall_ns: u64::try_from(wall).unwrap_or(u64::MAX),
             outputs,
-        })
+        };
+        Ok((report, contents))
     }
 }
 
@@ -349,6 +391,9 @@ fn print(report: &Report) {
         say(&format!("busiest: {}", parts.join("; ")));
     }
     say(&format!("wall time of a dispatch: {}", microseconds(report.wall_ns)));
+    if report.seeds > 0 {
+        say(&format!("the same bytes in {}", counted(report.seeds as usize, "other order")));
+    }
     for output in &report.outputs {
         let more = if output.bytes > SHOWN { "..." } else { "" };
         let file = output.file.as_ref().map_or_else(String::new, |file| format!(", written to {}", file.display()));
