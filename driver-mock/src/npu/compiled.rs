@@ -137,7 +137,10 @@ impl CompiledArray {
     ) -> Result<Completed, String> {
         let mut memory = ArgumentMemory { arguments, allowed, written: vec![false; arguments.len()], rejected: None };
         let mut array = match self.loaded.take() {
-            Some((loaded, array)) if loaded == place => array,
+            Some((loaded, mut array)) if loaded == place => {
+                array.write(0, 1, 0, WRITTEN_BETWEEN, u32::MAX).map_err(|error| error.to_string())?;
+                array
+            }
             last => self.load(kernel, last.map(|(_, array)| array).filter(|_| self.keeps_residue), &mut memory)?,
         };
         let stream = InstructionStream::parse(stream).map_err(|error| error.to_string())?;
@@ -211,6 +214,10 @@ impl Completed {
         arguments.iter().zip(&self.written).filter(|(_, written)| **written).map(|(argument, _)| *argument)
     }
 }
+
+/// What somebody writes to the first word of the first column's mem tile between two dispatches of a context: seen on a Strix Halo with
+/// firmware 1.1.2.65 (HUSRCF/hipscope, docs/npu/report.md, 2026-10-02). No kernel may keep anything there.
+const WRITTEN_BETWEEN: u32 = 0x00cd_0cd0;
 
 /// Distance between the device addresses that arguments get here: no offset of one reaches the next.
 const APART: u64 = 1 << 40;
@@ -300,6 +307,30 @@ mod tests {
         stream.push(&Instruction::Write { address: lock.into(), value: 6 });
         let instructions = stream.finish().unwrap();
         KernelArtifact::new("once", &*arch.name, arch.dev_gen, pdi::write(&cdo).unwrap(), instructions).unwrap()
+    }
+
+    #[test]
+    fn the_first_word_of_a_mem_tile_is_lost_between_dispatches() {
+        let arch = ArchRegistry::builtin().get("aie2p").unwrap();
+        let context = SimulatedNpu::new(Arc::clone(&arch), 1 << 20).create_context(1).unwrap();
+        let word = |offset| u64::from(tile_address(0, 1, offset));
+        let mut cdo = CdoBuilder::new();
+        for offset in 0..8 {
+            cdo.write(word(4 * offset), 7);
+        }
+        let completes = |offset, expected| {
+            let mut stream = InstructionWriter::new(Header::aie2p(1));
+            stream.push(&Instruction::MaskPoll { address: word(offset), value: expected, mask: u32::MAX });
+            stream.finish().unwrap()
+        };
+        let pdi = pdi::write(&cdo).unwrap();
+        let kernel = KernelArtifact::new("kept", &*arch.name, arch.dev_gen, pdi, completes(0, 7)).unwrap();
+        let mut array = CompiledArray::new(arch);
+        let place = PdiPlace { context, address: 0 };
+        let mut run = |stream: &[u8]| array.run(place, &kernel, stream, &[], None).map(|_| ());
+        assert_eq!(run(kernel.instructions()), Ok(()));
+        assert_eq!(run(&completes(0, WRITTEN_BETWEEN)), Ok(()));
+        assert_eq!(run(&completes(4, 7)), Ok(()));
     }
 
     #[rstest]

@@ -4,6 +4,7 @@ use super::report::{Report, direction_name};
 use crate::core::Fault;
 use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::instructions::ARRAY_OFFSET;
+use aie_hal::format::stream_switch::Port;
 
 /// Why an array cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -80,6 +81,18 @@ pub enum ArrayError {
         lock: usize,
         /// What it would be.
         value: i32,
+    },
+    /// Ports of a switch that have no wire between them.
+    #[error("tile ({column}, {row}): its switch has no wire from {slave} to {master}")]
+    NoWire {
+        /// Column of the tile.
+        column: u8,
+        /// Row of the tile.
+        row: u8,
+        /// Where words come from.
+        slave: Port,
+        /// Where they are to go.
+        master: Port,
     },
     /// Completion tokens that the stream which ended has not waited for: see [`LeftTokens`](super::LeftTokens).
     #[error(

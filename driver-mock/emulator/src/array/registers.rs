@@ -9,6 +9,7 @@ use super::transfer::acquire;
 use super::{Array, ArrayError, PROGRAM, Result};
 use aie_hal::format::dma_channel::{Direction, DmaTask};
 use aie_hal::format::register::TileKind;
+use aie_hal::format::stream_switch::{MasterSource, Port, StreamSwitch};
 
 /// Program memory, as a tile's registers see it.
 const PROGRAM_AT: u32 = 0x2_0000;
@@ -63,6 +64,16 @@ const DIRECTIONS: [Direction; 2] = [Direction::StreamToMemory, Direction::Memory
 /// First register of the stream switch.
 fn switch_at(kind: TileKind) -> u32 {
     if kind == TileKind::Mem { 0xb_0000 } else { 0x3_f000 }
+}
+
+/// The ports that a switch's register is to connect forever without a wire between them: on silicon a parity error of the switch, seen
+/// where a mem tile's South 0 was to feed North 4.
+fn missing_wire(kind: TileKind, place: u32, value: u32) -> Option<(Port, Port)> {
+    let switch = StreamSwitch(kind);
+    let master = switch.master(place / 4).filter(|_| place < 0x100)?;
+    let Some(MasterSource::Circuit(slave)) = MasterSource::decode(value) else { return None };
+    let slave = switch.slave(slave)?;
+    (!switch.has_wire(slave, master)).then_some((slave, master))
 }
 
 impl Array {
@@ -166,6 +177,9 @@ impl Array {
         }
         if let Some(place) = offset.checked_sub(switch_at(tile.kind)) {
             if place < 0x400 {
+                if let Some((slave, master)) = missing_wire(tile.kind, place, value) {
+                    return Err(ArrayError::NoWire { column, row, slave, master });
+                }
                 tile.switch.configure(place, value);
                 tile.find_direct();
             } else if MERGE_ENABLES.contains(&place) && value & 1 != 0 {

@@ -8,6 +8,8 @@ use aie_hal::format::cdo::{Cdo, CdoBuilder, CdoCommand};
 use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::instructions::{ARRAY_OFFSET, Header, Instruction, InstructionStream, InstructionWriter};
 use aie_hal::format::pdi::Pdi;
+use aie_hal::format::register::TileKind;
+use aie_hal::format::stream_switch::{MasterSource, StreamSwitch};
 use aie_hal::format::tile_address;
 
 impl Batch<'_> {
@@ -225,6 +227,10 @@ impl Batch<'_> {
                         } else {
                             0x8000_0000 | self.random.below(25) as u32
                         };
+                        // Where there is no wire nothing else would be tried.
+                        if !has_wire(row, master, value) && !self.random.one_in(4096) {
+                            continue;
+                        }
                         cdo.write(tile_address(column, row, switch + 4 * master).into(), value);
                     }
                 }
@@ -266,4 +272,12 @@ impl Batch<'_> {
         let loaded = self.load(&Cdo::parse(&bytes).unwrap());
         loaded.replace("CDO", "descriptors")
     }
+}
+
+/// Whether a circuit that a master's register asks for is possible; true for anything else.
+fn has_wire(row: u8, master: u32, value: u32) -> bool {
+    let switch = StreamSwitch([TileKind::Shim, TileKind::Mem, TileKind::Core][usize::from(row.min(2))]);
+    let Some(MasterSource::Circuit(slave)) = MasterSource::decode(value) else { return true };
+    let ports = switch.slave(slave).zip(switch.master(master));
+    ports.is_none_or(|(slave, master)| switch.has_wire(slave, master))
 }

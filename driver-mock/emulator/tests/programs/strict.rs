@@ -81,6 +81,21 @@ fn a_task_waited_for_makes_room() {
     assert_eq!(outcome, Ok(Outcome::Completed));
 }
 
+#[test]
+fn a_circuit_needs_a_wire() {
+    for (master, expected) in [(Port::North(4), "no wire from South 0 to North 4"), (Port::North(0), "")] {
+        let mut rig = rig();
+        rig.circuit(MEM, Port::South(0), master);
+        let loaded = rig.load();
+        let is_right = if expected.is_empty() {
+            loaded.is_ok()
+        } else {
+            loaded.as_ref().is_err_and(|problem| problem.ends_with(expected))
+        };
+        assert!(is_right, "{master}: {loaded:?}");
+    }
+}
+
 #[rstest]
 #[case::of_a_task_that_has_ended(true)]
 #[case::of_a_task_that_will_end(false)]
