@@ -94,7 +94,7 @@ impl Driver for MockDriver {
                 };
                 let uri = uri.with_path(&path)?;
                 let mut compiled = CompiledArray::new(Arc::clone(&arch));
-                compiled.set_rules(options.rules);
+                compiled.set_order(options.seed, options.seeds);
                 compiled.keep_residue(options.keeps_residue);
                 options.cycles.into_iter().for_each(|cycles| compiled.set_cycle_limit(cycles));
                 if let Some(path) = &options.trace {

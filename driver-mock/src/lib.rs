@@ -26,6 +26,7 @@
 //! | `cycles=N` | device cycles after which the watchdog ends a compiled kernel | those of two seconds |
 //! | `trace=FILE` | a file that gets the [timeline](npu::trace) of compiled kernels | none |
 //! | `seed=N` | compiled kernels run in another [order of events](aie_emulator::Rules::interleaving), which the seed draws | one fixed order |
+//! | `seeds=N` | a dispatch is run in N other orders too, those of the seeds from 1 on, and fails where it gives other bytes | 0 |
 //! | `residue=kept` | a PDI finds locks, channels, cores and memory as the last one left them, in a context of its own too | `cleared` |
 //! | `execute=emulated` | programs are to give it kernels as machine code where there are any ([`Execution`]) | `reference` |
 //! | `fault=PLAN` | a fault plan, see [`faults`] | none |

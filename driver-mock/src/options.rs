@@ -2,14 +2,14 @@
 
 use crate::execution::Execution;
 use crate::faults::{self, Fault, FaultPlan};
-use aie_emulator::Rules;
 use aie_hal::environment::parse_bytes;
 use aie_hal::{DeviceUri, DriverError};
 use std::path::PathBuf;
 
 /// Parameters that a `mock` URI takes.
-pub(crate) const PARAMETERS: [&str; 11] =
-    ["devices", "coherent", "order", "memory", "heap", "cycles", "trace", "seed", "residue", "execute", "fault"];
+pub(crate) const PARAMETERS: [&str; 12] = [
+    "devices", "coherent", "order", "memory", "heap", "cycles", "trace", "seed", "seeds", "residue", "execute", "fault",
+];
 
 /// Generation of a URI without a path.
 pub(crate) const DEFAULT_ARCH: &str = "aie2p";
@@ -35,8 +35,10 @@ pub(crate) struct Options {
     pub(crate) cycles: Option<u64>,
     /// The file that gets the timeline of compiled kernels.
     pub(crate) trace: Option<PathBuf>,
-    /// How the emulated array behaves.
-    pub(crate) rules: Rules,
+    /// The seed of the order of events in the emulated array.
+    pub(crate) seed: Option<u64>,
+    /// How many other orders have to give the same.
+    pub(crate) seeds: u64,
     /// Whether a PDI finds the array as the one before left it.
     pub(crate) keeps_residue: bool,
     pub(crate) faults: FaultPlan,
@@ -104,14 +106,28 @@ impl Options {
         let arch = if arch.is_empty() { DEFAULT_ARCH } else { arch }.to_owned();
         let (memory, heap) = (bytes("memory")?, bytes("heap")?);
         let cycles = uri.typed_param("cycles", "a number of device cycles")?;
-        let mut rules = Rules::default();
-        rules.interleaving = uri.typed_param("seed", "a number")?;
+        let seed = uri.typed_param("seed", "a number")?;
+        let seeds = uri.typed_param("seeds", "a number")?.unwrap_or_default();
         let keeps_residue = choice("residue", "kept", "cleared", false)?;
         let trace = uri.param("trace").map(PathBuf::from);
         if trace.is_some() && devices > 1 && index.is_none() {
             return Err(uri.invalid_param("trace", "one file for several devices; name one of them in the path"));
         }
-        Ok(Self { arch, index, devices, coherent, reverse, memory, heap, cycles, trace, rules, keeps_residue, faults })
+        Ok(Self {
+            arch,
+            index,
+            devices,
+            coherent,
+            reverse,
+            memory,
+            heap,
+            cycles,
+            trace,
+            seed,
+            seeds,
+            keeps_residue,
+            faults,
+        })
     }
 }
 
@@ -128,13 +144,14 @@ mod tests {
     fn understands_everything() {
         let options =
             parse(
-                "mock:aie2/1?devices=2&coherent=false&order=reverse&memory=1M&heap=65536&cycles=1000&seed=7&residue=kept&fault=stale@1",
+                "mock:aie2/1?devices=2&coherent=false&order=reverse&memory=1M&heap=65536&cycles=1000&seed=7&seeds=3&residue=kept&fault=stale@1",
             )
             .unwrap();
         assert_eq!((options.arch.as_str(), options.index, options.devices), ("aie2", Some(1), 2));
         assert_eq!((options.coherent, options.reverse), (false, true));
         assert_eq!((options.memory, options.heap), (Some(1 << 20), Some(65536)));
-        assert_eq!((options.cycles, options.rules.interleaving, options.keeps_residue), (Some(1000), Some(7), true));
+        assert_eq!((options.cycles, options.keeps_residue), (Some(1000), true));
+        assert_eq!((options.seed, options.seeds), (Some(7), 3));
         assert!(options.faults.others().eq([&Fault::Stale]));
     }
 
@@ -143,7 +160,8 @@ mod tests {
         let options = parse("mock").unwrap();
         assert_eq!((options.arch.as_str(), options.index, options.devices), ("aie2p", None, 1));
         assert_eq!((options.coherent, options.reverse, options.memory, options.heap), (true, false, None, None));
-        assert_eq!((options.cycles, options.rules, options.keeps_residue), (None, Rules::default(), false));
+        assert_eq!((options.cycles, options.keeps_residue), (None, false));
+        assert_eq!((options.seed, options.seeds), (None, 0));
         assert_eq!(options, parse("mock:aie2p?order=recorded&coherent=true").unwrap());
     }
 
@@ -151,7 +169,7 @@ mod tests {
     #[case(
         "mock?speed=2",
         "speed",
-        "unknown; `mock` takes: devices, coherent, order, memory, heap, cycles, trace, seed, residue, execute, fault"
+        "unknown; `mock` takes: devices, coherent, order, memory, heap, cycles, trace, seed, seeds, residue, execute, fault"
     )]
     #[case("mock?devices=0", "devices", "0 devices")]
     #[case("mock?devices=65", "devices", "from 1 to 64")]

@@ -8,6 +8,7 @@
 //! PDI is loaded when the context was another one, since nothing of an array survives a change of context; when the last PDI was at
 //! another address; and when the last dispatch did not complete.
 
+use super::overlay::{Overlay, Writable};
 use super::trace::Trace;
 use super::{ContextId, WATCHDOG_NS};
 use aie_device_memory::Span;
@@ -76,16 +77,32 @@ pub struct PdiPlace {
     pub address: u64,
 }
 
+/// The array in one order of events, and where the PDI was that configured it.
+#[derive(Debug, Default)]
+struct Order {
+    rules: Rules,
+    loaded: Option<(PdiPlace, Array)>,
+}
+
+/// A dispatch, as every order runs it.
+struct Run<'a> {
+    place: PdiPlace,
+    kernel: &'a KernelArtifact,
+    stream: &'a InstructionStream<'a>,
+    addresses: &'a [u64],
+}
+
 /// The array that runs compiled kernels. It belongs to one NPU; who holds it has it alone.
 #[derive(Debug)]
 pub struct CompiledArray {
     arch: Arc<Arch>,
     cycle_limit: u64,
-    rules: Rules,
     keeps_residue: bool,
     trace: Option<Trace>,
-    /// The array, and where the PDI was that configured it.
-    loaded: Option<(PdiPlace, Array)>,
+    /// What gives the results.
+    order: Order,
+    /// What has to give the same.
+    others: Vec<Order>,
     bundles: u64,
 }
 
@@ -93,7 +110,8 @@ impl CompiledArray {
     /// An array of generation `arch`, without a PDI.
     pub fn new(arch: Arc<Arch>) -> Self {
         let cycle_limit = WATCHDOG_NS.saturating_mul(arch.cost.clock_mhz.expected) / 1000;
-        Self { arch, cycle_limit, rules: Rules::default(), keeps_residue: false, trace: None, loaded: None, bundles: 0 }
+        let (order, others) = (Order::default(), Vec::new());
+        Self { arch, cycle_limit, keeps_residue: false, trace: None, order, others, bundles: 0 }
     }
 
     /// Sets after how many cycles the watchdog ends a dispatch; by default those of [`WATCHDOG_NS`].
@@ -101,9 +119,15 @@ impl CompiledArray {
         self.cycle_limit = cycles;
     }
 
-    /// Sets how the array behaves from the next PDI on.
-    pub fn set_rules(&mut self, rules: Rules) {
-        self.rules = rules;
+    /// Sets the order of events: a fixed one, or that of a [seed](Rules::interleaving). With `others`, each dispatch is also run in so many
+    /// other orders, those of the seeds from 1 on, and fails where one of them gives other bytes.
+    pub fn set_order(&mut self, seed: Option<u64>, others: u64) {
+        let order = |seed| {
+            let mut rules = Rules::default();
+            rules.interleaving = seed;
+            Order { rules, loaded: None }
+        };
+        (self.order, self.others) = (order(seed), (1..=others).map(|seed| order(Some(seed))).collect());
     }
 
     /// Whether a PDI finds the array as the last dispatch left it, instead of one after power-on. Whether firmware clears it is not
@@ -126,7 +150,8 @@ impl CompiledArray {
     /// touch no more of them than `allowed`, if that is given.
     ///
     /// # Errors
-    /// Why it never signals: what the array cannot execute, or who waits for what. The array is reset then.
+    /// Why it never signals: what the array cannot execute, or who waits for what; or in which order it gives something else. The array
+    /// is reset then.
     pub fn run(
         &mut self,
         place: PdiPlace,
@@ -135,27 +160,90 @@ impl CompiledArray {
         arguments: &[Span<'_>],
         allowed: Option<&Allowed<'_>>,
     ) -> Result<Completed, String> {
-        let mut memory = ArgumentMemory { arguments, allowed, written: vec![false; arguments.len()], rejected: None };
-        let mut array = match self.loaded.take() {
-            Some((loaded, mut array)) if loaded == place => {
+        let stream = &InstructionStream::parse(stream).map_err(|error| error.to_string())?;
+        let addresses: Vec<u64> = (0..arguments.len() as u64).map(|index| (index + 1) * APART).collect();
+        let run = Run { place, kernel, stream, addresses: &addresses };
+        let memory = || ArgumentMemory { arguments, allowed, written: vec![false; arguments.len()], rejected: None };
+        let mut order = std::mem::take(&mut self.order);
+        let ran = if self.others.is_empty() {
+            let mut memory = memory();
+            let ran = self.run_in(&mut order, &run, &mut memory, true);
+            ran.map_err(|error| memory.rejected.take().unwrap_or(error)).map(|cycles| (cycles, memory))
+        } else {
+            self.run_in_all(&mut order, &run, memory)
+        };
+        self.order = order;
+        let (cycles, memory) = ran.inspect_err(|_| self.forget())?;
+        Ok(Completed {
+            busy_ns: cycles * 1000 / self.arch.cost.clock_mhz.expected.max(1),
+            operations: stream.operations().count() as u64,
+            written: memory.written,
+        })
+    }
+
+    /// After a failure nothing of what is loaded counts.
+    fn forget(&mut self) {
+        self.order.loaded = None;
+        self.others.iter_mut().for_each(|other| other.loaded = None);
+    }
+
+    /// Runs a dispatch in all orders on the memory as it is, and then lets the writes reach it, if they are the same in all of them.
+    fn run_in_all<'a>(
+        &mut self,
+        order: &mut Order,
+        run: &Run<'_>,
+        memory: impl Fn() -> ArgumentMemory<'a>,
+    ) -> Result<(u64, ArgumentMemory<'a>), String> {
+        let mut expected = Overlay::over(memory());
+        let ran = self.run_in(order, run, &mut expected, true);
+        let cycles = ran.map_err(|error| expected.memory().rejected.clone().unwrap_or(error))?;
+        let mut others = std::mem::take(&mut self.others);
+        let compared = others.iter_mut().try_for_each(|other| {
+            let mut found = Overlay::over(memory());
+            let ran = self.run_in(other, run, &mut found, false);
+            let what = match ran.map_err(|error| found.memory().rejected.clone().unwrap_or(error)) {
+                Err(error) => error,
+                Ok(_) => match expected.difference(&found) {
+                    None => return Ok(()),
+                    Some(at) => format!("byte {} of argument {} is another one", at % APART, at / APART - 1),
+                },
+            };
+            let seed = other.rules.interleaving.unwrap_or_default();
+            Err(format!("it depends on the order of events: in that of seed {seed}, {what}"))
+        });
+        self.others = others;
+        compared.map(|()| (cycles, expected.commit()))
+    }
+
+    /// Runs a dispatch in one order. Gives the cycles that it took.
+    fn run_in(
+        &mut self,
+        order: &mut Order,
+        run: &Run<'_>,
+        memory: &mut impl HostMemory,
+        is_traced: bool,
+    ) -> Result<u64, String> {
+        let mut array = match order.loaded.take() {
+            Some((loaded, mut array)) if loaded == run.place => {
                 array.write(0, 1, 0, WRITTEN_BETWEEN, u32::MAX).map_err(|error| error.to_string())?;
                 array
             }
-            last => self.load(kernel, last.map(|(_, array)| array).filter(|_| self.keeps_residue), &mut memory)?,
+            last => {
+                let last = last.map(|(_, array)| array).filter(|_| self.keeps_residue);
+                let mut array = last.map_or_else(|| self.array(order.rules), Ok)?;
+                let pdi = Pdi::parse(run.kernel.pdi()).map_err(|error| error.to_string())?;
+                array.load(&pdi, memory).map_err(|error| format!("loading its PDI: {error}"))?;
+                array
+            }
         };
-        let stream = InstructionStream::parse(stream).map_err(|error| error.to_string())?;
-        let addresses: Vec<u64> = (0..arguments.len() as u64).map(|index| (index + 1) * APART).collect();
-        array.record_timeline(self.trace.is_some());
+        array.record_timeline(is_traced && self.trace.is_some());
         let (begin, before) = (array.now(), array.bundles());
-        let outcome = array.execute(&stream, &addresses, &mut memory);
+        let outcome = array.execute(run.stream, run.addresses, memory);
         self.bundles += array.bundles() - before;
-        if let Some(trace) = &mut self.trace {
-            let intervals = array.take_timeline();
-            let written = trace.add(kernel.name(), array.timing(), begin, &intervals);
-            written.unwrap_or_else(|error| tracing::warn!("the trace of `{}` is incomplete: {error}", kernel.name()));
-        }
-        if let Some(rejected) = memory.rejected {
-            return Err(rejected);
+        if let Some(trace) = self.trace.as_mut().filter(|_| is_traced) {
+            let (name, intervals) = (run.kernel.name(), array.take_timeline());
+            let written = trace.add(name, array.timing(), begin, &intervals);
+            written.unwrap_or_else(|error| tracing::warn!("the trace of `{name}` is incomplete: {error}"));
         }
         match outcome.map_err(|error| error.to_string())? {
             Outcome::Completed => {}
@@ -164,34 +252,17 @@ impl CompiledArray {
             }
         }
         let cycles = array.timing().cycles;
-        self.loaded = Some((place, array));
-        Ok(Completed {
-            busy_ns: cycles * 1000 / self.arch.cost.clock_mhz.expected.max(1),
-            operations: stream.operations().count() as u64,
-            written: memory.written,
-        })
+        order.loaded = Some((run.place, array));
+        Ok(cycles)
     }
 
-    /// The array with the PDI of a kernel, over what the last one has left if that is given.
-    fn load(
-        &self,
-        kernel: &KernelArtifact,
-        last: Option<Array>,
-        memory: &mut ArgumentMemory<'_>,
-    ) -> Result<Array, String> {
-        let mut array = last.map_or_else(|| self.array(), Ok)?;
-        let pdi = Pdi::parse(kernel.pdi()).map_err(|error| error.to_string())?;
-        array.load(&pdi, memory).map_err(|error| format!("loading its PDI: {error}"))?;
-        Ok(array)
-    }
-
-    fn array(&self) -> Result<Array, String> {
+    fn array(&self, rules: Rules) -> Result<Array, String> {
         let arch = &self.arch;
         let isa = Isa::for_arch(&arch.name)
             .ok_or_else(|| format!("there are no instruction tables of generation `{}`", arch.name))?;
         let size = |count: usize| u8::try_from(count).map_err(|_| format!("an array of {count} columns or rows"));
         let (columns, rows) = (size(arch.array.columns)?, size(arch.array.rows)?);
-        let mut array = Array::with_rules(isa, columns, rows, self.rules);
+        let mut array = Array::with_rules(isa, columns, rows, rules);
         array.set_cycle_limit(self.cycle_limit);
         Ok(array)
     }
@@ -270,6 +341,12 @@ impl<'a> ArgumentMemory<'a> {
     }
 }
 
+impl Writable for ArgumentMemory<'_> {
+    fn may_write(&mut self, address: u64, bytes: usize) -> bool {
+        self.part(address, bytes, true).is_some_and(|(_, span)| span.writable().is_some())
+    }
+}
+
 impl HostMemory for ArgumentMemory<'_> {
     fn read(&mut self, address: u64, bytes: &mut [u8]) -> bool {
         self.part(address, bytes.len(), false).map(|(_, span)| span.read(bytes)).is_some()
@@ -285,68 +362,4 @@ impl HostMemory for ArgumentMemory<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::npu::SimulatedNpu;
-    use aie_hal::ArchRegistry;
-    use aie_hal::format::cdo::CdoBuilder;
-    use aie_hal::format::instructions::{Header, Instruction, InstructionWriter};
-    use aie_hal::format::{pdi, tile_address};
-    use rstest::rstest;
-
-    /// The value of lock 0 of a core.
-    const LOCK: u32 = 0x1_f000;
-
-    /// A kernel that completes once after its PDI was loaded: it waits for the value that the PDI gave a lock, and changes it.
-    fn once(arch: &Arch) -> KernelArtifact {
-        let lock = tile_address(0, 2, LOCK);
-        let mut cdo = CdoBuilder::new();
-        cdo.write(lock.into(), 5);
-        let mut stream = InstructionWriter::new(Header::aie2(1));
-        stream.push(&Instruction::MaskPoll { address: lock.into(), value: 5, mask: u32::MAX });
-        stream.push(&Instruction::Write { address: lock.into(), value: 6 });
-        let instructions = stream.finish().unwrap();
-        KernelArtifact::new("once", &*arch.name, arch.dev_gen, pdi::write(&cdo).unwrap(), instructions).unwrap()
-    }
-
-    #[test]
-    fn the_first_word_of_a_mem_tile_is_lost_between_dispatches() {
-        let arch = ArchRegistry::builtin().get("aie2p").unwrap();
-        let context = SimulatedNpu::new(Arc::clone(&arch), 1 << 20).create_context(1).unwrap();
-        let word = |offset| u64::from(tile_address(0, 1, offset));
-        let mut cdo = CdoBuilder::new();
-        for offset in 0..8 {
-            cdo.write(word(4 * offset), 7);
-        }
-        let completes = |offset, expected| {
-            let mut stream = InstructionWriter::new(Header::aie2p(1));
-            stream.push(&Instruction::MaskPoll { address: word(offset), value: expected, mask: u32::MAX });
-            stream.finish().unwrap()
-        };
-        let pdi = pdi::write(&cdo).unwrap();
-        let kernel = KernelArtifact::new("kept", &*arch.name, arch.dev_gen, pdi, completes(0, 7)).unwrap();
-        let mut array = CompiledArray::new(arch);
-        let place = PdiPlace { context, address: 0 };
-        let mut run = |stream: &[u8]| array.run(place, &kernel, stream, &[], None).map(|_| ());
-        assert_eq!(run(kernel.instructions()), Ok(()));
-        assert_eq!(run(&completes(0, WRITTEN_BETWEEN)), Ok(()));
-        assert_eq!(run(&completes(4, 7)), Ok(()));
-    }
-
-    #[rstest]
-    #[case::stays_in_its_context(0, 0, false)]
-    #[case::is_lost_at_a_change_of_context(1, 0, true)]
-    #[case::is_replaced_by_a_pdi_at_another_address(0, 0x8000, true)]
-    fn the_state_of_the_array(#[case] context: usize, #[case] address: u64, #[case] is_loaded: bool) {
-        let arch = ArchRegistry::builtin().get("aie2").unwrap();
-        let npu = SimulatedNpu::new(Arc::clone(&arch), 1 << 20);
-        let contexts = [(); 2].map(|()| npu.create_context(1).unwrap());
-        let (kernel, mut array) = (once(&arch), CompiledArray::new(arch));
-        let mut run = |context: usize, address| {
-            let place = PdiPlace { context: contexts[context], address };
-            array.run(place, &kernel, kernel.instructions(), &[], None).is_ok()
-        };
-        assert!(run(0, 0));
-        assert_eq!(run(context, address), is_loaded);
-    }
-}
+mod tests;

@@ -15,6 +15,7 @@ mod clock;
 pub mod compiled;
 pub mod fault_plan;
 mod heap;
+mod overlay;
 mod rejection;
 pub mod status;
 pub mod trace;

@@ -24,7 +24,7 @@ use std::{fs, io};
 use tempfile::NamedTempFile;
 
 /// Run one kernel from its two files with given buffers
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ggml-hsa dispatch add.pdi add_insts.bin --input a.bin --input b.bin --output 8192:sum.bin
   ggml-hsa dispatch gemm.xclbin gemm_insts.txt --input a.bin --input b.bin --output 262144 --device mock:aie2
@@ -155,9 +155,6 @@ struct Report {
     outputs: Vec<OutputReport>,
 }
 
-/// A report with the bytes of the outputs.
-type Ran = (Report, Vec<Vec<u8>>);
-
 /// What the emulated array says of a dispatch, as the trace has it.
 #[derive(Debug, Serialize, Deserialize)]
 struct Emulated {
@@ -187,14 +184,14 @@ const SHOWN: usize = 32;
 
 /// Runs the command.
 pub fn run(arguments: &DispatchArguments) -> ExitCode {
-    let prepared = match Prepared::new(arguments, None) {
+    let prepared = match Prepared::new(arguments) {
         Ok(prepared) => prepared,
         Err(error) => {
             complain(&error);
             return ExitCode::from(2);
         }
     };
-    match prepared.run(arguments).and_then(|ran| run_seeds(arguments, ran)) {
+    match prepared.run(arguments) {
         Ok(report) if arguments.json => json(&report),
         Ok(report) => print(&report),
         Err(error) => {
@@ -203,30 +200,6 @@ pub fn run(arguments: &DispatchArguments) -> ExitCode {
         }
     }
     ExitCode::SUCCESS
-}
-
-/// Runs the kernel in as many other orders of events as are asked for.
-///
-/// # Errors
-/// It fails, or its outputs are others, in one of them.
-fn run_seeds(arguments: &DispatchArguments, (mut report, expected): Ran) -> Result<Report, Box<dyn Error>> {
-    let mut once = DispatchArguments { times: 1, trace: None, ..arguments.clone() };
-    once.output.iter_mut().for_each(|output| output.file = None);
-    for seed in 1..=arguments.seeds {
-        let ran = Prepared::new(&once, Some(seed)).and_then(|prepared| prepared.run(&once));
-        let (_, outputs) = ran.map_err(|error| format!("seed {seed}: {error}"))?;
-        for (output, (bytes, expected)) in report.outputs.iter().zip(outputs.iter().zip(&expected)) {
-            if let Some(at) = bytes.iter().zip(expected).position(|(byte, expected)| byte != expected) {
-                return Err(format!(
-                    "seed {seed}: byte {at} of argument {} is {:#04x}, and {:#04x} without a seed: the kernel depends on the order of events",
-                    output.argument, bytes[at], expected[at]
-                )
-                .into());
-            }
-        }
-        report.seeds = seed;
-    }
-    Ok(report)
 }
 
 /// The kernel in the files that were given.
@@ -266,8 +239,7 @@ struct Prepared {
 }
 
 impl Prepared {
-    /// Opens the device; one with a seed is a simulated device.
-    fn new(arguments: &DispatchArguments, seed: Option<u32>) -> Result<Self, Box<dyn Error>> {
+    fn new(arguments: &DispatchArguments) -> Result<Self, Box<dyn Error>> {
         let (arches, problems) = ArchRegistry::from_environment();
         problems.iter().for_each(complain);
         let is_simulated = DeviceUri::parse(&arguments.device)?.scheme() == aie_driver_mock::SCHEME;
@@ -275,8 +247,9 @@ impl Prepared {
         let uri = match &trace {
             Some(file) => {
                 let separator = if arguments.device.contains('?') { '&' } else { '?' };
-                let seed = seed.map_or_else(String::new, |seed| format!("&seed={seed}"));
-                format!("{}{separator}trace={}{seed}", arguments.device, file.path().display())
+                let seeds = Some(arguments.seeds).filter(|seeds| *seeds > 0);
+                let seeds = seeds.map_or_else(String::new, |seeds| format!("&seeds={seeds}"));
+                format!("{}{separator}trace={}{seeds}", arguments.device, file.path().display())
             }
             None if arguments.trace.is_some() || arguments.seeds > 0 => {
                 let option = if arguments.seeds > 0 { "--seeds" } else { "--trace" };
@@ -318,7 +291,7 @@ impl Prepared {
         Ok(text.lines().filter_map(|line| line.strip_suffix(',')).map(str::to_owned).collect())
     }
 
-    fn run(&self, arguments: &DispatchArguments) -> Result<Ran, Box<dyn Error>> {
+    fn run(&self, arguments: &DispatchArguments) -> Result<Report, Box<dyn Error>> {
         let mut list = CommandList::builder();
         let bindings = self.buffers.iter().map(|(_, buffer)| BufferRef::direct(buffer, 0, buffer.size())).collect();
         // The list takes the last arguments as outputs: from the first output on, all count as written.
@@ -339,7 +312,7 @@ impl Prepared {
         let contexts = counted.contexts_created - before.contexts_created;
         let creation = contexts.saturating_mul(self.device.arch().cost.context_create_ns);
         let virtual_ns = (counted.virtual_ns - before.virtual_ns).saturating_sub(creation) / u64::from(arguments.times);
-        let (mut outputs, mut contents) = (Vec::new(), Vec::new());
+        let mut outputs = Vec::new();
         let written = self.buffers.iter().enumerate().filter(|(_, (role, _))| *role == Role::Out);
         for (output, (argument, (_, buffer))) in arguments.output.iter().zip(written) {
             let mut bytes = vec![0; output.bytes];
@@ -350,7 +323,6 @@ impl Prepared {
             }
             let start = bytes.iter().take(SHOWN).map(|byte| format!("{byte:02x}")).collect();
             outputs.push(OutputReport { argument, bytes: bytes.len(), start, file: output.file.clone() });
-            contents.push(bytes);
         }
         let events = self.trace_events()?;
         if let Some(file) = &arguments.trace {
@@ -361,17 +333,16 @@ impl Prepared {
             let event: serde_json::Value = serde_json::from_str(event).ok()?;
             serde_json::from_value(event.get("args")?.clone()).ok()
         };
-        let report = Report {
+        Ok(Report {
             device: arguments.device.clone(),
             emulated: events.iter().rev().find_map(emulated),
             kernel: self.name.clone(),
             dispatches: arguments.times,
-            seeds: 0,
+            seeds: arguments.seeds,
             virtual_ns: (virtual_ns > 0).then_some(virtual_ns),
             wall_ns: u64::try_from(wall).unwrap_or(u64::MAX),
             outputs,
-        };
-        Ok((report, contents))
+        })
     }
 }
 

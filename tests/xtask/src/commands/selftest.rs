@@ -1,6 +1,7 @@
 //! `cargo xtask selftest`: the self-test of native kernels, on the emulated array and before a simulated NPU.
 //!
-//! `ggml-hsa selftest` has to find every family right, and each kind of mistake that the simulated kernel device can make. Then
+//! `ggml-hsa selftest` has to find every family right, in other orders of events and on a used array too, and each kind of mistake that
+//! the simulated kernel device can make. Then
 //! stock test-backend-ops runs on that device as users have it, with nothing set: what is right is used, what is wrong is not, is
 //! said once, and what is known is not tried again before something has changed. Stock llama.cpp has the same text where the array reads
 //! other pages than those of the mapped model: the self-test of imported memory sees it, and the model is copied.
@@ -66,6 +67,12 @@ pub fn run(args: &SelftestArgs, options: &Options) -> Result<()> {
     let rig = Rig { testbed, library, program, preload, folder: tempfile::tempdir()? };
     let mut steps = Steps::default();
     steps.check("the emulated array", || rig.all_right(&["mock:aie2"], &[]));
+    for device in ["mock:aie2?seeds=4", "mock:aie2p?seeds=4"] {
+        steps.check(&format!("in other orders of events, {device}"), || rig.all_right(&[device], &[]));
+    }
+    for device in ["mock:aie2?residue=kept", "mock:aie2p?residue=kept"] {
+        steps.check(&format!("on what others have left, {device}"), || rig.all_right(&[device], &[]));
+    }
     steps.check("the simulated kernel device", || rig.all_right(&[], &[]));
     steps.check("wrong results", || rig.found(&["--family", FAMILY], &[(FAULTS, "garbage@*")], "wrong"));
     // The first commands are those that opening tries.
