@@ -70,6 +70,19 @@ fn a_kernel_runs_from_its_files(#[case] arch: &str) {
 }
 
 #[test]
+fn a_kernel_runs_in_other_orders_of_events() {
+    let folder = kernel("aie2");
+    let arguments = ["--input", "source.bin", "--output", "128", "--seeds", "5", "--device"];
+    let ran = dispatch(folder.path(), &[&arguments[..], &["mock:aie2"]].concat());
+    let text = String::from_utf8(ran.stdout).unwrap();
+    assert!(text.contains("the same bytes in 5 other orders\n"), "{text}");
+    let ran = dispatch(folder.path(), &[&arguments[..], &["xdna:0"]].concat());
+    let text = String::from_utf8(ran.stderr).unwrap();
+    assert!(text.contains("--seeds needs the emulated array: `xdna:0` is no simulated device"), "{text}");
+    assert_eq!(ran.status.code(), Some(2));
+}
+
+#[test]
 fn long_runs_say_how_far_they_are() {
     let folder = kernel("aie2");
     let mut command = Command::new(env!("CARGO_BIN_EXE_ggml-hsa"));
