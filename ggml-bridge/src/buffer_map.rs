@@ -25,6 +25,11 @@ impl BufferMap {
         self.buffers.write().remove(&base);
     }
 
+    /// Bytes of all buffers.
+    pub fn bytes(&self) -> usize {
+        self.buffers.read().values().map(|buffer| buffer.size()).sum()
+    }
+
     /// The part of our buffers at the addresses `range`, if one buffer holds all of it.
     pub fn find(&self, range: &Range<usize>) -> Option<Binding> {
         let buffers = self.buffers.read();

@@ -19,6 +19,10 @@ use std::sync::{Arc, OnceLock};
 /// Bytes of a model that are copied at once where it cannot be used in place.
 const COPIED_AT_ONCE: usize = 1 << 24;
 
+/// Bytes of buffers that were seen right on an NPU: above about 26 GB contents were damaged without an error, on one machine with XDNA 2
+/// and Windows (Cyronius/ggml-xdna).
+const SEEN_RIGHT: usize = 24 << 30;
+
 /// Alignment of tensors and buffers in bytes: a cache line, and no less than ggml's CPU kernels like.
 pub const ALIGNMENT: usize = 64;
 
@@ -52,6 +56,8 @@ pub struct DeviceContext {
     shares_results: AtomicBool,
     /// Whether layers are left to others.
     leaves_layers: AtomicBool,
+    /// Whether the size of all buffers has been warned of.
+    warned_of_size: AtomicBool,
     /// What tests the NPU.
     gate: Option<Arc<Gate>>,
     /// Whether memory of the program is used in place, once that is known.
@@ -75,6 +81,7 @@ impl DeviceContext {
             statistics: Statistics::default(),
             shares_results: AtomicBool::new(false),
             leaves_layers: AtomicBool::new(false),
+            warned_of_size: AtomicBool::new(false),
             gate: None,
             imports: OnceLock::new(),
             hal,
@@ -177,7 +184,21 @@ impl DeviceContext {
         let buffer = self.hal.allocate(&params)?;
         let base = buffer.map(0..size).map(|bytes: &[AtomicU8]| bytes.as_ptr().expose_provenance())?;
         self.buffers.insert(base, Arc::clone(&buffer));
+        self.warn_of_size(self.buffers.bytes());
         Ok((base, buffer))
+    }
+
+    /// Warns once of more memory than was seen right. Returns whether it has.
+    fn warn_of_size(&self, bytes: usize) -> bool {
+        let warns = bytes > SEEN_RIGHT && !self.warned_of_size.swap(true, Ordering::Relaxed);
+        if warns {
+            log::notice(&format!(
+                "{}: {bytes} bytes of buffers; with more than 26 GB an NPU of another system had wrong contents without an error. If the \
+                 output makes no sense, leave layers on the CPU (-ngl)",
+                self.name
+            ));
+        }
+        warns
     }
 
     /// Makes memory of the program usable in place, as a buffer that starts at its address. ggml vouches for `memory` until
@@ -190,6 +211,7 @@ impl DeviceContext {
         let buffer =
             self.hal.import(Arc::new(TensorMemory::as_mapped(memory))).or_else(|cause| self.copy(memory, &cause))?;
         self.buffers.insert(memory.address(), Arc::clone(&buffer));
+        self.warn_of_size(self.buffers.bytes());
         Ok(buffer)
     }
 
@@ -217,5 +239,18 @@ impl DeviceContext {
         }
         buffer.flush(0..length)?;
         Ok(buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doubles;
+
+    #[test]
+    fn more_memory_than_was_seen_right_is_said_once() {
+        let context = doubles::context(doubles::device());
+        let said = [1 << 20, SEEN_RIGHT, SEEN_RIGHT + 1, SEEN_RIGHT + 2].map(|bytes| context.warn_of_size(bytes));
+        assert_eq!(said, [false, false, true, false]);
     }
 }
