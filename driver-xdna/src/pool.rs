@@ -4,7 +4,7 @@
 //! each command names those it uses. Thousands of small tensors would make thousands of them. So data memory comes from slabs,
 //! and only what is large has one of its own.
 //!
-//! The device heap is small, and the kernel driver hands it out in pieces of 32 KiB ([`HEAP_GRANULE`]), so instruction streams
+//! The device heap is small, and the kernel driver hands it out in pieces of 32 KiB ([`HEAP_GRANULE`]), so short instruction streams
 //! share slabs too. PDIs do not: firmware takes their addresses in units of such a piece. A part of the heap stays free,
 //! because the kernel driver takes the command buffers of every context from it, and a full heap would stop all work.
 
@@ -31,12 +31,17 @@ const CONTEXT_BYTES: usize = 4 * HEAP_GRANULE;
 const RUNTIME_BYTES: usize = 1 << 20;
 /// From this size on an allocation has a slab of its own.
 const LARGE: usize = 1 << 20;
-/// Granule inside a slab in bytes: a cache line, so that maintenance of one piece never touches another.
+/// Granule inside a slab of data in bytes: a cache line, so that maintenance of one piece never touches another.
 const UNIT: usize = 64;
+/// Granule inside a slab of instruction streams in bytes. Firmware of XDNA 2 accepts control code of ELF files elsewhere and never signals
+/// (ROCm/rocm-systems issue 11668); whether that holds for streams of transactions was not measured.
+const STREAM_UNIT: usize = 16 << 10;
 
 /// An allocation of the runtime, released when dropped.
 struct Slab {
     memory: Held,
+    /// Bytes of a unit.
+    unit: usize,
     cuts: Mutex<Cuts>,
 }
 
@@ -50,8 +55,9 @@ struct Cuts {
 impl Slab {
     fn new(agent: &Arc<dyn Agent>, pool: MemoryPool, bytes: usize) -> Result<Arc<Self>, AgentError> {
         let memory = Held::new(agent, agent.allocate(pool, bytes)?);
-        let cuts = Cuts { free: RangeAllocator::new(0..bytes / UNIT), fresh: 0 };
-        Ok(Arc::new(Self { memory, cuts: Mutex::new(cuts) }))
+        let unit = if pool == MemoryPool::Data { UNIT } else { STREAM_UNIT };
+        let cuts = Cuts { free: RangeAllocator::new(0..bytes / unit), fresh: 0 };
+        Ok(Arc::new(Self { memory, unit, cuts: Mutex::new(cuts) }))
     }
 }
 
@@ -159,10 +165,9 @@ impl Pool {
 
     /// Memory of the device heap for an instruction stream of `bytes` bytes.
     pub(crate) fn instructions(self: &Arc<Self>, bytes: usize) -> Result<Block, DeviceError> {
-        let params = BufferParams { size: bytes, alignment: UNIT, pool: MemoryPool::DeviceHeap };
+        let params = BufferParams { size: bytes, alignment: STREAM_UNIT, pool: MemoryPool::DeviceHeap };
         // Later runtimes look instructions up by the address of their buffer.
-        let shared =
-            self.agent.info().interface != Some(PacketInterface::KernelDispatch) && bytes <= INSTRUCTION_SLAB_BYTES / 4;
+        let shared = self.agent.info().interface != Some(PacketInterface::KernelDispatch) && bytes <= STREAM_UNIT;
         let made = if shared { self.cut(PieceKind::Instructions, &params) } else { self.heap(bytes, &params) };
         made.map_err(|cause| self.rejected(&params, cause))
     }
@@ -197,9 +202,9 @@ impl Pool {
 
     /// A block from a shared slab.
     fn cut(self: &Arc<Self>, kind: PieceKind, params: &BufferParams) -> Result<Block, AgentError> {
-        // Slabs are aligned to pages; inside one, more than a unit takes room for moving up.
-        let wanted = (params.size + params.alignment.saturating_sub(UNIT)).div_ceil(UNIT);
         let cut = |slab: &Arc<Slab>| {
+            // Slabs of data are aligned to pages, of the heap to its granule; inside one, more than a unit takes room for moving up.
+            let wanted = (params.size + params.alignment.saturating_sub(slab.unit)).div_ceil(slab.unit);
             let units = slab.cuts.lock().free.allocate_range(wanted).ok()?;
             Some((Arc::clone(slab), units))
         };
@@ -223,9 +228,9 @@ impl Pool {
             cuts.fresh = cuts.fresh.max(units.end);
             used
         };
-        let (host, base) = (slab.memory.host, slab.memory.device_address);
-        let offset = (units.start * UNIT).next_multiple_of(params.alignment);
-        let stale = (used * UNIT).saturating_sub(offset).min(params.size);
+        let (host, base, unit) = (slab.memory.host, slab.memory.device_address, slab.unit);
+        let offset = (units.start * unit).next_multiple_of(params.alignment);
+        let stale = (used * unit).saturating_sub(offset).min(params.size);
         let piece = Piece { slab, units: Some(units), pool: Arc::downgrade(self), kind };
         // SAFETY: offset and size stay inside the units that were just taken, which are inside the allocation; no one else
         // has them, and the piece keeps the allocation. A fresh allocation is initialised with zeros.

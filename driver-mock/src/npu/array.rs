@@ -240,6 +240,11 @@ impl Array {
         memory
             .instructions(address, transaction.instruction_words(), instructions)
             .map_err(|why| Outcome::Silent(why.0))?;
+        if !address.is_multiple_of(STREAM_ALIGNMENT) {
+            return Err(Outcome::Silent(format!(
+                "instructions at {address:#x}, which is no multiple of {STREAM_ALIGNMENT}"
+            )));
+        }
         if is_empty_stream(instructions) {
             return Ok(Outcome::Completed);
         }
@@ -361,6 +366,10 @@ impl Array {
         }
     }
 }
+
+/// Where instruction streams may begin. Of ELF files it is known that others are accepted and never signal (ROCm/rocm-systems issue
+/// 11668); the same is assumed of all.
+const STREAM_ALIGNMENT: u64 = 16 << 10;
 
 /// Bytes of a stream's header.
 const STREAM_HEADER: usize = 16;

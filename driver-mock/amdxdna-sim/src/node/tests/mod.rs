@@ -185,6 +185,11 @@ fn arguments_have_to_be_in_named_and_mapped_bos() {
     rig.file.bo(outside).unwrap().set_word(16, PAGE as u32);
     assert_eq!(run(outside, &[rig.data]), state::TIMEOUT);
     assert!(rig.messages().contains("are not in a device heap"), "{}", rig.messages());
+    let within = rig.command(0, instructions, 0, 64, 4);
+    let bo = rig.file.bo(within).unwrap();
+    bo.set_word(16, rig.device_address(instructions.0) as u32 + 64);
+    assert_eq!(run(within, &[rig.data]), state::TIMEOUT);
+    assert!(rig.messages().contains("which is no multiple of 16384"), "{}", rig.messages());
     assert_eq!(run(rig.command(0, instructions, 0, 64, 4), &[rig.data]), state::COMPLETED);
     let gone = rig.command(0, instructions, 0, 64, 4);
     rig.device.mappings.remove(rig.address, 2 * PAGE);
