@@ -5,6 +5,10 @@
 //! writes without asking us (llama.cpp writes token ids, positions and masks of its next batch right after `graph_compute` has
 //! returned): such a graph is complete when `compute` returns. A failure that shows only then cannot be returned by
 //! ggml's `synchronize`; it is logged at once and fails the next graph of the stream.
+//!
+//! On an NPU a dispatch can be aborted because of a hang of another program, whose recovery restarts everybody's contexts, and answers
+//! of firmware get lost. So a graph that has failed when `compute` is about to return runs once more, in a new context, if it has not
+//! overwritten what it reads; what fails twice is an error.
 
 use crate::context::DeviceContext;
 use crate::graph::{GraphError, GraphSource, Signature};
@@ -12,8 +16,8 @@ use crate::log;
 use crate::plan::{Plan, PlanError};
 use crate::trace_file::{self, TraceFile};
 use aie_hal::{
-    Binding, BindingTable, Buffer, BufferParams, DeviceError, Queue, Semaphore, Submission, SubmitError, TimelinePoint,
-    WaitError, timeline,
+    Binding, BindingTable, Buffer, BufferParams, CommandList, DeviceError, Queue, Semaphore, Submission, SubmitError,
+    TimelinePoint, WaitError, timeline,
 };
 use parking_lot::Mutex;
 use std::ops::Range;
@@ -126,29 +130,49 @@ impl Stream {
         }
         plan.flush().map_err(ComputeError::Flush)?;
         let bindings = self.bindings(&mut plans, &plan)?;
-        {
-            let mut in_flight = self.in_flight.lock();
-            let mut waits = std::mem::take(&mut in_flight.waits);
-            let signal = |value| TimelinePoint { semaphore: Arc::clone(&in_flight.semaphore), value };
-            if in_flight.value > 0 {
-                waits.push(signal(in_flight.value));
-            }
-            let signals = vec![signal(in_flight.value + 1)];
-            let commands = Some(Arc::clone(commands));
-            self.queue.submit(Submission { waits, commands, bindings, signals })?;
-            in_flight.value += 1;
-            if !in_flight.plans.iter().any(|p| Arc::ptr_eq(p, &plan)) {
-                in_flight.plans.push(Arc::clone(&plan));
-            }
-        }
+        let is_first = self.submit(&plan, commands, bindings.clone())?;
         self.context.statistics.graph(&plan.share, replayed, 1, &self.context.hal.counters());
-        if !self.asynchronous || plan.shared {
-            self.synchronize();
-            if let Some(cause) = self.in_flight.lock().failure.take() {
-                return Err(ComputeError::Failed(cause));
-            }
+        if self.asynchronous && !plan.shared {
+            return Ok(how);
         }
-        Ok(how)
+        let Some(cause) = self.failure() else { return Ok(how) };
+        if !(is_first && plan.repeats && may_pass(&cause)) {
+            return Err(ComputeError::Failed(cause));
+        }
+        log::notice(&format!("{}: the graph is computed once more, in a new context", self.name()));
+        plan.flush().map_err(ComputeError::Flush)?;
+        self.submit(&plan, commands, bindings)?;
+        self.failure().map_or(Ok("repeated"), |cause| Err(ComputeError::Failed(cause)))
+    }
+
+    /// Submits a plan behind everything before it. Returns whether nothing else was in flight.
+    fn submit(
+        &self,
+        plan: &Arc<Plan>,
+        commands: &Arc<CommandList>,
+        bindings: BindingTable,
+    ) -> Result<bool, SubmitError> {
+        let mut in_flight = self.in_flight.lock();
+        let is_first = in_flight.plans.is_empty() && in_flight.waits.is_empty();
+        let mut waits = std::mem::take(&mut in_flight.waits);
+        let signal = |value| TimelinePoint { semaphore: Arc::clone(&in_flight.semaphore), value };
+        if in_flight.value > 0 {
+            waits.push(signal(in_flight.value));
+        }
+        let signals = vec![signal(in_flight.value + 1)];
+        let commands = Some(Arc::clone(commands));
+        self.queue.submit(Submission { waits, commands, bindings, signals })?;
+        in_flight.value += 1;
+        if !in_flight.plans.iter().any(|p| Arc::ptr_eq(p, plan)) {
+            in_flight.plans.push(Arc::clone(plan));
+        }
+        Ok(is_first)
+    }
+
+    /// Waits for everything submitted, and takes why it failed, if it did.
+    fn failure(&self) -> Option<WaitError> {
+        self.synchronize();
+        self.in_flight.lock().failure.take()
     }
 
     /// The plan of `graph`: a recent one, or a new one.
@@ -247,6 +271,11 @@ impl Stream {
     pub fn clear_plans(&self) {
         self.plans.lock().recent.clear();
     }
+}
+
+/// Whether a failure can be somebody else's, so that the same work may succeed in a new context.
+fn may_pass(cause: &WaitError) -> bool {
+    matches!(cause, WaitError::Failed(cause) if matches!(**cause, DeviceError::Timeout(_) | DeviceError::Execution(_)))
 }
 
 impl Drop for Stream {

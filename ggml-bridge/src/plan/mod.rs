@@ -77,6 +77,8 @@ pub struct Plan {
     updated: Vec<Binding>,
     invalidate: Vec<Binding>,
     used: RangeSet,
+    /// Whether it can run again after a run that stopped anywhere: nothing that it reads from outside is overwritten by it.
+    pub repeats: bool,
     /// Whether the program may touch memory of the graph as soon as it believes the graph submitted, so that it has to be
     /// complete by then.
     pub shared: bool,

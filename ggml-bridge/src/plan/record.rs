@@ -80,6 +80,10 @@ struct Recorder<'a> {
     flush: RangeSet,
     flush_once: RangeSet,
     used: RangeSet,
+    /// Read by commands before the graph has written it.
+    taken: RangeSet,
+    /// Whether no command writes what is taken.
+    repeats: bool,
     share: RunShare,
 }
 
@@ -107,6 +111,8 @@ pub(super) fn record(context: &DeviceContext, graph: &Graph) -> Result<Plan, Pla
         flush: RangeSet::default(),
         flush_once: RangeSet::default(),
         used: RangeSet::default(),
+        taken: RangeSet::default(),
+        repeats: true,
         share: RunShare { nodes: graph.nodes.len(), ..RunShare::default() },
     };
     // Whether a kernel is missing that is on its way.
@@ -444,6 +450,10 @@ impl Recorder<'_> {
         if self.hazards.command(&reads, &writes) {
             self.list.barrier();
         }
+        for part in reads.iter().flat_map(|read| self.written.missing(read)) {
+            self.taken.insert(part);
+        }
+        self.repeats &= !writes.iter().any(|write| self.taken.overlaps(write));
         for written in writes {
             self.converted.retain(|c| !overlap(&c.source, &written));
             self.written.insert(written);
@@ -489,6 +499,7 @@ impl Recorder<'_> {
             invalidate: bindings(&self.dispatched)?,
             updated: bindings(&self.updated)?,
             used: self.used,
+            repeats: self.repeats,
             shared: false,
             share: self.share,
             weights_generation: 0,

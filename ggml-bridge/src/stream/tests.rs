@@ -2,6 +2,7 @@ use super::{ComputeError, Stream};
 use crate::doubles::{self, OneNode, coherent, lost, out_of_memory};
 use aie_hal::mock::{MockBuffer, MockDevice, MockQueue, MockSemaphore};
 use aie_hal::{Buffer, DeviceError, Queue, Semaphore, SubmitError, WaitError};
+use rstest::rstest;
 use std::sync::Arc;
 
 fn failed() -> WaitError {
@@ -64,6 +65,40 @@ fn a_failed_timeline_is_replaced() {
     assert_eq!(stream.point().value, 0);
     stream.compute(&graph).unwrap();
     assert_eq!(stream.point().value, 1);
+}
+
+/// A copy is repeated after what may pass, once; one whose source is its result is not.
+#[rstest]
+#[case::aborted(DeviceError::Execution("aborted".into()), false, true)]
+#[case::silent(DeviceError::Timeout("never signalled".into()), false, true)]
+#[case::gone(lost(), false, false)]
+#[case::in_place(DeviceError::Execution("aborted".into()), true, false)]
+fn a_graph_that_failed_runs_once_more(#[case] cause: DeviceError, #[case] in_place: bool, #[case] is_repeated: bool) {
+    let rig = |second: bool| {
+        let mut device = doubles::device();
+        let mut results =
+            vec![false, second].into_iter().take(1 + usize::from(is_repeated)).collect::<Vec<_>>().into_iter();
+        let cause = cause.clone();
+        device.expect_create_semaphore().returning(move |_| {
+            let mut semaphore = MockSemaphore::new();
+            let (result, cause) = (results.next(), cause.clone());
+            semaphore.expect_wait_blocking().returning(move |_, _| match result {
+                Some(false) => Err(WaitError::Failed(Arc::new(cause.clone()))),
+                _ => Ok(()),
+            });
+            Ok(Arc::new(semaphore) as Arc<dyn Semaphore>)
+        });
+        let context = doubles::context(device);
+        let from = coherent(64);
+        let to = if in_place { Arc::clone(&from) } else { coherent(64) };
+        let graph = OneNode::copy(&context, from, to);
+        let queue = queue(1 + usize::from(is_repeated));
+        (Stream::new(context, queue, false).unwrap(), graph)
+    };
+    let (stream, graph) = rig(true);
+    assert_eq!(stream.compute(&graph).is_ok(), is_repeated);
+    let (stream, graph) = rig(false);
+    assert!(matches!(stream.compute(&graph), Err(ComputeError::Failed(_))));
 }
 
 #[test]
