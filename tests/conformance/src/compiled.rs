@@ -29,12 +29,15 @@ const RESULT: u32 = 0x800;
 const PROGRAM: u32 = 0x2_0000;
 
 /// A lock id of the core's own tile is 48 and more, its memory begins at 0x70000, and a branch has five delay slots. Results are
-/// used no earlier than either generation has them.
+/// used no earlier than either generation has them, and requests to locks are four bundles apart.
 const TEXT: &str = "
         movx r10, #-1
         movx r11, #1
         .align 16
 block:  acq #49, r10
+        nop
+        nop
+        nop
         acq #50, r10
         movxm p0, #0x70400
         movxm p1, #0x70800
@@ -61,6 +64,9 @@ word:   lda r1, [p0], #4
         nop
         nop
         rel #48, r11
+        nop
+        nop
+        nop
         rel #51, r11
         j #block
         nop

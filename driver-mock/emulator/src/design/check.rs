@@ -1,10 +1,11 @@
 //! What cannot work as it is configured.
 //!
 //! Only what is certain from the configuration alone is named: words that are routed into nothing, descriptors that a channel
-//! would stop at, tokens that are never sent, code that is none.
+//! would stop at, tokens that are never sent or not waited for, queues that overflow, ports without a wire, code that is none.
 
 use super::Problem;
 use super::descriptor::{Address, Descriptor, Owner};
+use super::in_flight::InFlight;
 use super::position::Position;
 use super::routes::{Place, Route};
 use super::stream::{Action, Stream};
@@ -12,10 +13,13 @@ use super::tile::{ChannelId, Task, Tile, has_descriptor, has_lock, neighbour};
 use aie_hal::Arch;
 use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::register::TileKind;
+use aie_hal::format::stream_switch::StreamSwitch;
 use std::collections::BTreeMap;
 
 /// Tasks that a channel takes without running them.
 const QUEUE: usize = 4;
+/// Arbiters of a switch (mlir-aie's target model).
+const ARBITERS: u8 = 6;
 
 pub(super) struct Check<'a> {
     pub arch: &'a Arch,
@@ -41,6 +45,7 @@ impl Check<'_> {
                     format!("{} bundles cannot be decoded{other}; at {:#x}: {error}", program.undecoded, line.address);
                 self.add(position, what);
             }
+            self.switch(tile);
             for channel in &tile.channels {
                 for task in &channel.tasks {
                     self.task(tile.position, channel.id, task, |id| tile.descriptor(id).cloned());
@@ -68,8 +73,15 @@ impl Check<'_> {
         let mut tokens: BTreeMap<(u8, u8, u8, u8), i64> = BTreeMap::new();
         let key = |column, row, channel: ChannelId| (column, row, channel.direction.code(), channel.channel);
         let mut known: BTreeMap<(u8, u8, u8), Descriptor> = BTreeMap::new();
+        let mut in_flight = InFlight::default();
+        for tile in self.tiles.values() {
+            tile.channels.iter().for_each(|channel| in_flight.configured(tile.position, channel.id, &channel.tasks));
+        }
         for step in &stream.steps {
             for action in &step.actions {
+                if let Some((tile, what)) = in_flight.action(step.index, action) {
+                    self.add(tile, what);
+                }
                 match action {
                     Action::Descriptor { tile, descriptor } => {
                         known.insert((tile.column, tile.row, descriptor.id), descriptor.clone());
@@ -112,6 +124,24 @@ impl Check<'_> {
                 }
             }
         }
+        for ((column, row), what) in in_flight.tokens_left() {
+            self.problems.push(Problem { tile: Position::new(self.arch, column, row), what });
+        }
+    }
+
+    /// Connections that a switch does not have.
+    fn switch(&mut self, tile: &Tile) {
+        let switch = StreamSwitch(tile.position.kind);
+        for circuit in &tile.switch.circuits {
+            let unwired = circuit.masters.iter().filter(|master| !switch.has_wire(circuit.slave, **master));
+            let what: Vec<String> =
+                unwired.map(|master| format!("its switch has no wire from {} to {master}", circuit.slave)).collect();
+            what.into_iter().for_each(|what| self.add(tile.position, what));
+        }
+        for rule in tile.switch.rules.iter().filter(|rule| rule.arbiter >= ARBITERS) {
+            let (arbiter, slave) = (rule.arbiter, rule.slave);
+            self.add(tile.position, format!("packets of {slave} go to arbiter {arbiter}; a switch has {ARBITERS}"));
+        }
     }
 
     fn task(&mut self, tile: Position, channel: ChannelId, task: &Task, of: impl Fn(u8) -> Option<Descriptor>) {
@@ -123,6 +153,9 @@ impl Check<'_> {
             };
             if !descriptor.valid {
                 self.add(tile, format!("{on}, which is not valid"));
+            }
+            if tile.kind == TileKind::Shim && descriptor.words == 0 {
+                self.add(tile, format!("{on}, which moves nothing: a shim's transfer has at least a word"));
             }
             if tile.kind == TileKind::Mem && channel.channel.is_multiple_of(2) != (*id < 24) {
                 self.add(tile, format!("{on}: even channels have BDs 0 to 23, odd ones 24 to 47"));

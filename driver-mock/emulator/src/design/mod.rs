@@ -25,6 +25,7 @@
 
 mod check;
 mod descriptor;
+mod in_flight;
 mod place;
 mod position;
 mod program;

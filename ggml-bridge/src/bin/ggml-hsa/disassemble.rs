@@ -24,18 +24,8 @@ A PDI does not say which generation it is for; a stream does. Nothing is execute
 
 Exit code: 0 when all was read, 1 when something in the kernel cannot work (listed under `problems`), 2 when a file or the command line cannot be used.")]
 pub struct DisassembleArguments {
-    /// The PDI, or an xclbin with it
-    #[arg(value_name = "FILE")]
-    pdi: PathBuf,
-    /// Its instruction stream: binary, or text with a hexadecimal word a line
-    #[arg(value_name = "INSTS")]
-    stream: Option<PathBuf>,
-    /// Generation of the NPU [default: that of the stream]
-    #[arg(long, value_name = "ARCH")]
-    arch: Option<String>,
-    /// Which PDI of an xclbin that has several, counted from 0
-    #[arg(long, value_name = "N")]
-    pdi_index: Option<usize>,
+    #[command(flatten)]
+    files: KernelFiles,
     /// Only this tile; can be given several times
     #[arg(long, value_name = "COLUMN,ROW", value_parser = tile, conflicts_with = "svg")]
     tile: Vec<(u8, u8)>,
@@ -48,6 +38,23 @@ pub struct DisassembleArguments {
     /// Draw the array into a file, instead of printing text; `-` is standard output
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+}
+
+/// The files of a kernel that is looked at.
+#[derive(Debug, Args)]
+pub struct KernelFiles {
+    /// The PDI, or an xclbin with it
+    #[arg(value_name = "FILE")]
+    pdi: PathBuf,
+    /// Its instruction stream: binary, or text with a hexadecimal word a line
+    #[arg(value_name = "INSTS")]
+    stream: Option<PathBuf>,
+    /// Generation of the NPU [default: that of the stream]
+    #[arg(long, value_name = "ARCH")]
+    arch: Option<String>,
+    /// Which PDI of an xclbin that has several, counted from 0
+    #[arg(long, value_name = "N")]
+    pdi_index: Option<usize>,
 }
 
 fn tile(text: &str) -> Result<(u8, u8), String> {
@@ -67,21 +74,33 @@ pub fn run(arguments: &DisassembleArguments) -> ExitCode {
     }
 }
 
-fn show(arguments: &DisassembleArguments) -> Result<ExitCode, String> {
-    let file = kernel_files::read(&arguments.pdi)?;
-    let stream = arguments.stream.as_deref().map(kernel_files::stream).transpose()?;
-    let stream = stream.as_ref().zip(arguments.stream.as_ref());
+/// Reads the files, and hands them on with their generation.
+///
+/// # Errors
+/// Those of `look`; a file cannot be read, or is not what it should be; there is no such generation.
+pub fn with_source<T>(
+    files: &KernelFiles,
+    look: impl FnOnce(&Arch, &Source<'_>) -> Result<T, String>,
+) -> Result<T, String> {
+    let file = kernel_files::read(&files.pdi)?;
+    let stream = files.stream.as_deref().map(kernel_files::stream).transpose()?;
+    let stream = stream.as_ref().zip(files.stream.as_ref());
     let stream = stream.map(|(bytes, path)| InstructionStream::parse(bytes).map_err(in_file(path))).transpose()?;
-    let pdi =
-        Pdi::parse(kernel_files::pdi(&arguments.pdi, &file, arguments.pdi_index)?).map_err(in_file(&arguments.pdi))?;
-    let arch = arch(arguments, stream.as_ref())?;
-    let design = Design::read(&arch, &Source { pdi, stream }).map_err(|cause| cause.to_string())?;
+    let pdi = Pdi::parse(kernel_files::pdi(&files.pdi, &file, files.pdi_index)?).map_err(in_file(&files.pdi))?;
+    let arch = arch(files, stream.as_ref())?;
+    look(&arch, &Source { pdi, stream })
+}
+
+fn show(arguments: &DisassembleArguments) -> Result<ExitCode, String> {
+    let read = |arch: &Arch, source: &Source<'_>| Design::read(arch, source).map_err(|cause| cause.to_string());
+    let design = with_source(&arguments.files, read)?;
     if let Some((column, row)) = arguments.tile.iter().find(|(column, row)| design.tile(*column, *row).is_none()) {
         let tiles: Vec<String> = design.tiles.iter().map(|tile| tile.position.to_string()).collect();
         return Err(format!("the kernel does not configure a tile ({column},{row}); it does: {}", tiles.join(", ")));
     }
     if let Some(path) = &arguments.svg {
-        let name = arguments.pdi.file_name().unwrap_or(arguments.pdi.as_os_str());
+        let pdi = &arguments.files.pdi;
+        let name = pdi.file_name().unwrap_or(pdi.as_os_str());
         let drawing = svg(&design, &name.to_string_lossy());
         if path == Path::new("-") {
             say(&drawing.trim_end());
@@ -99,11 +118,11 @@ fn show(arguments: &DisassembleArguments) -> Result<ExitCode, String> {
 }
 
 /// The generation that was asked for, or else the one that the stream is for.
-fn arch(arguments: &DisassembleArguments, stream: Option<&InstructionStream<'_>>) -> Result<Arc<Arch>, String> {
+fn arch(files: &KernelFiles, stream: Option<&InstructionStream<'_>>) -> Result<Arc<Arch>, String> {
     let (arches, problems) = ArchRegistry::from_environment();
     problems.iter().for_each(complain);
     let names = || arches.names().collect::<Vec<_>>().join(", ");
-    if let Some(name) = &arguments.arch {
+    if let Some(name) = &files.arch {
         return arches.get(name).ok_or_else(|| format!("there is no generation `{name}`; --arch can be: {}", names()));
     }
     let Some(stream) = stream else {

@@ -4,6 +4,7 @@
 
 mod cache;
 mod cache_table;
+mod check;
 mod devices;
 mod disassemble;
 mod dispatch;
@@ -41,6 +42,7 @@ use std::process::ExitCode;
   ggml-hsa cache verify --json          the same as JSON, with every byte checked
   ggml-hsa cache prune --max-size 1G    remove unusable kernels, and the oldest beyond 1 GiB
   ggml-hsa disassemble k.pdi k_insts.bin    what a compiled kernel configures: tiles, routes, buffers, locks, code
+  ggml-hsa check k.pdi k_insts.bin      what of it silicon would not forgive
   ggml-hsa dispatch add.pdi add_insts.bin --input a.bin --input b.bin --output 8192:sum.bin
 
 Exit code: 0 when all is well, 1 when something is damaged, failed or could not be removed, 2 when the command line or a file cannot be
@@ -55,6 +57,7 @@ struct Arguments {
 enum Command {
     /// The cache of compiled kernels
     Cache(cache::CacheArguments),
+    Check(check::CheckArguments),
     Devices(devices::DevicesArguments),
     Disassemble(disassemble::DisassembleArguments),
     Dispatch(dispatch::DispatchArguments),
@@ -80,6 +83,7 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> ExitCode {
     match command {
         Command::Cache(arguments) => cache::run(arguments),
+        Command::Check(arguments) => check::run(arguments),
         Command::Devices(arguments) => devices::run(arguments),
         Command::Disassemble(arguments) => disassemble::run(arguments),
         Command::Dispatch(arguments) => dispatch::run(arguments),

@@ -2,6 +2,7 @@
 
 mod damaged;
 mod drawing;
+mod in_flight;
 mod kernel;
 mod routing;
 

@@ -1,0 +1,70 @@
+//! `ggml-hsa check` as a program, on a kernel that is right and on ones that are not.
+
+use aie_conformance::compiled;
+use aie_hal::ArchRegistry;
+use aie_hal::format::instructions::{InstructionStream, InstructionWriter};
+use rstest::rstest;
+use std::fs;
+use std::process::{Command, Output};
+
+fn check(folder: &tempfile::TempDir, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ggml-hsa"));
+    command.current_dir(folder.path()).arg("check").args(arguments).output().unwrap()
+}
+
+/// A kernel's files, its stream as it is and without its waits.
+fn kernel(arch: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let artifact = compiled::add(&ArchRegistry::builtin().get(arch).unwrap(), 3, 2);
+    let stream = InstructionStream::parse(artifact.instructions()).unwrap();
+    let mut impatient = InstructionWriter::new(stream.header());
+    for operation in stream.operations() {
+        if !matches!(operation, aie_hal::format::instructions::Instruction::Sync { .. }) {
+            impatient.push(&operation);
+        }
+    }
+    for (name, bytes) in [
+        ("add.pdi", artifact.pdi()),
+        ("insts.bin", artifact.instructions()),
+        ("impatient.bin", &impatient.finish().unwrap()),
+        ("text.pdi", b"no PDI"),
+    ] {
+        fs::write(folder.path().join(name), bytes).unwrap();
+    }
+    folder
+}
+
+#[rstest]
+fn a_kernel_without_errors(#[values("aie2", "aie2p")] arch: &str) {
+    let folder = kernel(arch);
+    let ran = check(&folder, &["add.pdi", "insts.bin"]);
+    let text = String::from_utf8(ran.stdout).unwrap();
+    assert!(ran.status.success(), "{text}");
+    assert!(text.starts_with(&format!("{arch}: 1 program in 1 core, ")) && text.contains(": 0 errors, "), "{text}");
+    assert!(check(&folder, &["add.pdi", "--arch", arch]).status.success());
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_place() {
+    let folder = kernel("aie2");
+    let ran = check(&folder, &["add.pdi", "impatient.bin", "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let found = &report["findings"][0];
+    assert_eq!((ran.status.code(), &found["severity"], &found["rule"]), (Some(1), &"error".into(), &"array".into()));
+    assert!(
+        found["what"].as_str().unwrap().starts_with("the stream does not wait for all tokens of S2MM 0"),
+        "{found}"
+    );
+    assert!(found["place"].as_str().unwrap().contains("(0,0)"), "{found}");
+}
+
+#[rstest]
+#[case(&["text.pdi", "insts.bin"], "text.pdi")]
+#[case(&["nothing.pdi"], "nothing.pdi")]
+#[case(&["add.pdi"], "a PDI does not say which generation it is for")]
+fn what_cannot_be_read_is_said(#[case] arguments: &[&str], #[case] expected: &str) {
+    let ran = check(&kernel("aie2"), arguments);
+    let text = String::from_utf8(ran.stderr).unwrap();
+    assert!(text.contains(expected), "{text}");
+    assert_eq!(ran.status.code(), Some(2));
+}
