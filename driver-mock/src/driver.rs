@@ -96,6 +96,7 @@ impl Driver for MockDriver {
                 let mut compiled = CompiledArray::new(Arc::clone(&arch));
                 compiled.set_order(options.seed, options.seeds);
                 compiled.keep_residue(options.keeps_residue);
+                compiled.set_loops(options.loops);
                 options.cycles.into_iter().for_each(|cycles| compiled.set_cycle_limit(cycles));
                 if let Some(path) = &options.trace {
                     let trace = Trace::create(path, arch.cost.clock_mhz.expected);

@@ -23,6 +23,7 @@
 //! | `order=reverse` | commands between two barriers run in reverse order | `recorded` |
 //! | `memory=BYTES` | size of the data pool (K, M, G are powers of 1024) | what the machine has available |
 //! | `heap=BYTES` | size of the device heap | the arch file's |
+//! | `loops=once` | a fault: zero-overhead loops of compiled kernels run once, as on one machine; `close`: they repeat | `close` |
 //! | `cycles=N` | device cycles after which the watchdog ends a compiled kernel | those of two seconds |
 //! | `trace=FILE` | a file that gets the [timeline](npu::trace) of compiled kernels | none |
 //! | `seed=N` | compiled kernels run in another [order of events](aie_emulator::Rules::interleaving), which the seed draws | one fixed order |

@@ -2,13 +2,15 @@
 
 use crate::execution::Execution;
 use crate::faults::{self, Fault, FaultPlan};
+use aie_emulator::Loops;
 use aie_hal::environment::parse_bytes;
 use aie_hal::{DeviceUri, DriverError};
 use std::path::PathBuf;
 
 /// Parameters that a `mock` URI takes.
-pub(crate) const PARAMETERS: [&str; 12] = [
-    "devices", "coherent", "order", "memory", "heap", "cycles", "trace", "seed", "seeds", "residue", "execute", "fault",
+pub(crate) const PARAMETERS: [&str; 13] = [
+    "devices", "coherent", "order", "memory", "heap", "cycles", "loops", "trace", "seed", "seeds", "residue",
+    "execute", "fault",
 ];
 
 /// Generation of a URI without a path.
@@ -33,6 +35,8 @@ pub(crate) struct Options {
     pub(crate) heap: Option<usize>,
     /// Cycles after which the watchdog ends a compiled kernel.
     pub(crate) cycles: Option<u64>,
+    /// What zero-overhead loops of compiled kernels do.
+    pub(crate) loops: Loops,
     /// The file that gets the timeline of compiled kernels.
     pub(crate) trace: Option<PathBuf>,
     /// The seed of the order of events in the emulated array.
@@ -109,6 +113,7 @@ impl Options {
         let seed = uri.typed_param("seed", "a number")?;
         let seeds = uri.typed_param("seeds", "a number")?.unwrap_or_default();
         let keeps_residue = choice("residue", "kept", "cleared", false)?;
+        let loops = if choice("loops", "once", "close", false)? { Loops::RunOnce } else { Loops::Close };
         let trace = uri.param("trace").map(PathBuf::from);
         if trace.is_some() && devices > 1 && index.is_none() {
             return Err(uri.invalid_param("trace", "one file for several devices; name one of them in the path"));
@@ -122,6 +127,7 @@ impl Options {
             memory,
             heap,
             cycles,
+            loops,
             trace,
             seed,
             seeds,
@@ -144,13 +150,14 @@ mod tests {
     fn understands_everything() {
         let options =
             parse(
-                "mock:aie2/1?devices=2&coherent=false&order=reverse&memory=1M&heap=65536&cycles=1000&seed=7&seeds=3&residue=kept&fault=stale@1",
+                "mock:aie2/1?devices=2&coherent=false&order=reverse&memory=1M&heap=65536&cycles=1000&loops=once&seed=7&seeds=3&residue=kept&fault=stale@1",
             )
             .unwrap();
         assert_eq!((options.arch.as_str(), options.index, options.devices), ("aie2", Some(1), 2));
         assert_eq!((options.coherent, options.reverse), (false, true));
         assert_eq!((options.memory, options.heap), (Some(1 << 20), Some(65536)));
         assert_eq!((options.cycles, options.keeps_residue), (Some(1000), true));
+        assert_eq!(options.loops, Loops::RunOnce);
         assert_eq!((options.seed, options.seeds), (Some(7), 3));
         assert!(options.faults.others().eq([&Fault::Stale]));
     }
@@ -162,6 +169,7 @@ mod tests {
         assert_eq!((options.coherent, options.reverse, options.memory, options.heap), (true, false, None, None));
         assert_eq!((options.cycles, options.keeps_residue), (None, false));
         assert_eq!((options.seed, options.seeds), (None, 0));
+        assert_eq!(options.loops, Loops::Close);
         assert_eq!(options, parse("mock:aie2p?order=recorded&coherent=true").unwrap());
     }
 
@@ -169,7 +177,7 @@ mod tests {
     #[case(
         "mock?speed=2",
         "speed",
-        "unknown; `mock` takes: devices, coherent, order, memory, heap, cycles, trace, seed, seeds, residue, execute, fault"
+        "unknown; `mock` takes: devices, coherent, order, memory, heap, cycles, loops, trace, seed, seeds, residue, execute, fault"
     )]
     #[case("mock?devices=0", "devices", "0 devices")]
     #[case("mock?devices=65", "devices", "from 1 to 64")]
@@ -181,6 +189,7 @@ mod tests {
     #[case("mock?execute=code", "execute", "`code` is not valid, expected `reference` or `emulated`")]
     #[case("mock?heap=", "heap", "expected a number of bytes")]
     #[case("mock?cycles=-1", "cycles", "expected a number of device cycles")]
+    #[case("mock?loops=twice", "loops", "expected `once` or `close`")]
     #[case("mock?devices=2&trace=t.json", "trace", "name one of them in the path")]
     #[case("mock?fault=melt@1", "fault", "an entry is timeout@N, abort@N")]
     #[case("mock?fault=stale@1", "fault", "needs `coherent=false`")]

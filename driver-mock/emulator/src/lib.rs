@@ -46,4 +46,4 @@ pub use array::{
     Array, ArrayError, HostMemory, Interval, LeftTokens, LoadError, LockValues, Occupation, Outcome, Resource, Rules,
     Timing, Undefined, Use,
 };
-pub use core::Jumps;
+pub use core::{Jumps, Loops};

@@ -12,7 +12,7 @@ use super::overlay::{Overlay, Writable};
 use super::trace::Trace;
 use super::{ContextId, WATCHDOG_NS};
 use aie_device_memory::Span;
-use aie_emulator::{Array, HostMemory, Outcome, Rules};
+use aie_emulator::{Array, HostMemory, Loops, Outcome, Rules};
 use aie_hal::arch::Arch;
 use aie_hal::artifact::KernelArtifact;
 use aie_hal::format::instructions::{ARRAY_OFFSET, InstructionStream, TRANSLATED_ARGUMENTS};
@@ -98,6 +98,7 @@ pub struct CompiledArray {
     arch: Arc<Arch>,
     cycle_limit: u64,
     keeps_residue: bool,
+    loops: Loops,
     trace: Option<Trace>,
     /// What gives the results.
     order: Order,
@@ -111,7 +112,16 @@ impl CompiledArray {
     pub fn new(arch: Arc<Arch>) -> Self {
         let cycle_limit = WATCHDOG_NS.saturating_mul(arch.cost.clock_mhz.expected) / 1000;
         let (order, others) = (Order::default(), Vec::new());
-        Self { arch, cycle_limit, keeps_residue: false, trace: None, order, others, bundles: 0 }
+        Self {
+            arch,
+            cycle_limit,
+            keeps_residue: false,
+            loops: Loops::default(),
+            trace: None,
+            order,
+            others,
+            bundles: 0,
+        }
     }
 
     /// Sets after how many cycles the watchdog ends a dispatch; by default those of [`WATCHDOG_NS`].
@@ -134,6 +144,11 @@ impl CompiledArray {
     /// published; reports of mem tile channels that hang after a module load (mlir-aie issue 3062) fit one that does not.
     pub fn keep_residue(&mut self, keeps: bool) {
         self.keeps_residue = keeps;
+    }
+
+    /// Sets what zero-overhead loops of kernels that are loaded from now on do.
+    pub fn set_loops(&mut self, loops: Loops) {
+        self.loops = loops;
     }
 
     /// Records the dispatches from now on.
@@ -256,12 +271,13 @@ impl CompiledArray {
         Ok(cycles)
     }
 
-    fn array(&self, rules: Rules) -> Result<Array, String> {
+    fn array(&self, mut rules: Rules) -> Result<Array, String> {
         let arch = &self.arch;
         let isa = Isa::for_arch(&arch.name)
             .ok_or_else(|| format!("there are no instruction tables of generation `{}`", arch.name))?;
         let size = |count: usize| u8::try_from(count).map_err(|_| format!("an array of {count} columns or rows"));
         let (columns, rows) = (size(arch.array.columns)?, size(arch.array.rows)?);
+        rules.loops = self.loops;
         let mut array = Array::with_rules(isa, columns, rows, rules);
         array.set_cycle_limit(self.cycle_limit);
         Ok(array)

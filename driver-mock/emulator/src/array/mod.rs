@@ -121,6 +121,7 @@ impl Array {
                     core: (kind == TileKind::Core).then(|| {
                         let mut core = Core::new(isa, Arc::clone(&layout), PROGRAM, id);
                         core.set_jumps(rules.jumps);
+                        core.set_loops(rules.loops);
                         core.set_undefined(rules.undefined);
                         core.reset();
                         core

@@ -1,7 +1,7 @@
 //! What the array makes of what silicon does not forgive. The default stops with an error that names the fault; where it is known
 //! what silicon does instead, silently, a setting does that.
 
-use crate::core::Jumps;
+use crate::core::{Jumps, Loops};
 
 /// How an array behaves where programs break rules, and what differs between machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub struct Rules {
     pub lock_values: LockValues,
     /// Jumps of AIE2P to addresses that are not multiples of 16.
     pub jumps: Jumps,
+    /// Zero-overhead loops.
+    pub loops: Loops,
     /// Memory and registers of cores that nothing has written.
     pub undefined: Undefined,
     /// Completion tokens that an instruction stream asks for and does not wait for.

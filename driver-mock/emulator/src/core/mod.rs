@@ -247,6 +247,16 @@ pub enum Jumps {
     Silicon,
 }
 
+/// What zero-overhead loops do. That they repeat is what compiled programs rely on; on one machine self-made ones ran once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Loops {
+    /// They repeat.
+    #[default]
+    Close,
+    /// A fault: whatever the count says, the body runs once.
+    RunOnce,
+}
+
 /// How a run of a core ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -275,6 +285,7 @@ pub struct Core {
     pipeline: Pipeline,
     core_id: u32,
     jumps: Jumps,
+    loops: Loops,
     undefined: Undefined,
 }
 
@@ -285,12 +296,18 @@ impl Core {
     pub fn new(isa: &'static Isa, layout: Arc<Layout>, program_bytes: usize, core_id: u32) -> Self {
         let jumps = Jumps::default();
         let (program, pipeline) = (Program::new(program_bytes), Pipeline::new(isa, &layout, core_id, jumps));
-        Self { isa, layout, program, pipeline, core_id, jumps, undefined: Undefined::Zero }
+        let loops = Loops::default();
+        Self { isa, layout, program, pipeline, core_id, jumps, loops, undefined: Undefined::Zero }
     }
 
     /// Sets what unaligned jumps do, from the next reset on.
     pub fn set_jumps(&mut self, jumps: Jumps) {
         self.jumps = jumps;
+    }
+
+    /// Sets what zero-overhead loops do, from the next reset on.
+    pub fn set_loops(&mut self, loops: Loops) {
+        self.loops = loops;
     }
 
     /// Sets what registers have that nothing has written, from the next reset on.
@@ -304,6 +321,7 @@ impl Core {
         early_reads.iter_mut().for_each(|early_reads| early_reads.reset());
         self.pipeline = Pipeline::new(self.isa, &self.layout, self.core_id, self.jumps);
         self.pipeline.early_reads = early_reads;
+        self.pipeline.loops = self.loops;
         if let Undefined::Noise(seed) = self.undefined {
             self.pipeline.registers.fill(self.isa, &self.layout, Rng::with_seed(!seed ^ u64::from(self.core_id)));
         }

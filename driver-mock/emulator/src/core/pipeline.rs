@@ -11,7 +11,7 @@ use super::lower::{Input, MOST_SOURCES, MicroOperation};
 use super::operation::Operation;
 use super::program::{Bundle, Program};
 use super::registers::{Layout, MOST_BYTES, Place, Registers, copy};
-use super::{Fault, Jumps, Surroundings, Wait};
+use super::{Fault, Jumps, Loops, Surroundings, Wait};
 use aie_isa::{Access, DecodeError, Isa};
 
 /// Nothing acts later than this many cycles after its issue.
@@ -69,6 +69,8 @@ pub struct Pipeline {
     /// How far the address is ahead of what is executed: on AIE2P a jump into a line goes on at the beginning of the line.
     skew: u32,
     jumps: Jumps,
+    /// What zero-overhead loops do.
+    pub loops: Loops,
     /// By time of issue modulo [`HORIZON`]: stores of part of a word that a hardware loop has lost by jumping back.
     lost: u32,
     /// Cycles since reset, without those of stalls.
@@ -115,6 +117,7 @@ impl Pipeline {
             pc: 0,
             skew: 0,
             jumps,
+            loops: Loops::default(),
             lost: 0,
             cycle: 0,
             bundles: 0,
@@ -190,7 +193,7 @@ impl Pipeline {
         let count = self.registers.word(&self.special.loop_count);
         if count > 0 && self.registers.word(&self.special.loop_end) == pc {
             self.registers.set(&self.special.loop_count, count - 1);
-            if count > 1 && !jumped {
+            if count > 1 && !jumped && self.loops == Loops::Close {
                 if bundle.stores_part {
                     self.lost |= 1 << ((self.cycle - 1) % HORIZON as u64);
                 }

@@ -1,7 +1,7 @@
 //! What silicon loses or breaks without a word is an error here, at the operation that does it.
 
 use super::rig::{At, Machine, Rig};
-use aie_emulator::{Array, Jumps, LeftTokens, LockValues, Outcome, Rules, Undefined};
+use aie_emulator::{Array, Jumps, LeftTokens, LockValues, Loops, Outcome, Rules, Undefined};
 use aie_hal::format::bd::{CoreBd, MemTileBd, ShimBd};
 use aie_hal::format::cdo::{Cdo, CdoBuilder};
 use aie_hal::format::dma_channel::Direction::{MemoryToStream, StreamToMemory};
@@ -249,9 +249,9 @@ fn jumps_into_a_line_are_rejected_on_aie2p() {
 }
 
 /// A hardware loop of four iterations behind a jump to `front` and the loop's setup.
-fn looping(front: &str) -> Result<u32, String> {
+fn looping(front: &str, loops: Loops) -> Result<u32, String> {
     let mut rules = Rules::default();
-    rules.jumps = Jumps::Silicon;
+    (rules.jumps, rules.loops) = (Jumps::Silicon, loops);
     let mut rig = Rig::under(Machine::new(Isa::aie2p()), rules);
     let nops = "nop\n".repeat(70);
     rig.program(
@@ -269,8 +269,13 @@ fn looping(front: &str) -> Result<u32, String> {
 
 #[test]
 fn a_loop_behind_a_jump_into_a_line_runs_once() {
-    assert_eq!(looping(""), Ok(4));
-    assert_eq!(looping("nop"), Ok(1));
+    assert_eq!(looping("", Loops::Close), Ok(4));
+    assert_eq!(looping("nop", Loops::Close), Ok(1));
+}
+
+#[test]
+fn loops_run_once_where_that_is_asked_for() {
+    assert_eq!(looping("", Loops::RunOnce), Ok(1));
 }
 
 /// What a loop leaves that stores a byte for each of four iterations, with the store so many bundles before its last.
