@@ -183,6 +183,11 @@ impl CostModel {
     }
 }
 
+/// All known machines are taken to have them.
+fn hardware_loops() -> bool {
+    true
+}
+
 /// One generation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -195,6 +200,9 @@ pub struct Arch {
     pub dev_gen: u8,
     /// Types the vector unit computes natively, by ggml's names.
     pub native_types: Vec<String>,
+    /// Whether zero-overhead loops of cores (LS, LE, LC) repeat. Without them native kernels branch back.
+    #[serde(default = "hardware_loops")]
+    pub hardware_loops: bool,
     /// Oldest firmware a device may have; `None` when nothing is known of old ones.
     pub min_firmware: Option<FirmwareVersion>,
     /// The grid.
