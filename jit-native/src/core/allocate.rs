@@ -61,6 +61,8 @@ struct Event {
     block: usize,
     slot: usize,
     write: bool,
+    /// The block from which it has come on its way, if it was issued before this one: it is not on other ways here.
+    via: Option<usize>,
 }
 
 /// The blocks with their places in time and what follows them.
@@ -93,14 +95,25 @@ impl Time {
         Self { begin, length: blocks.iter().map(|block| block.bundles.len()).collect(), successors }
     }
 
-    /// Calls `found` for the slots that a time of a block means: in the blocks after it, if it is beyond its end.
-    fn places(&self, block: usize, time: usize, depth: usize, found: &mut impl FnMut(usize, usize)) {
+    /// Calls `found` for the slots that a time of a block means: in the blocks after it, if it is beyond its end. Each comes with the
+    /// block before that one.
+    fn places(&self, block: usize, time: usize, found: &mut impl FnMut(usize, usize, Option<usize>)) {
+        self.places_via((block, None), time, 0, found);
+    }
+
+    fn places_via(
+        &self,
+        (block, via): (usize, Option<usize>),
+        time: usize,
+        depth: usize,
+        found: &mut impl FnMut(usize, usize, Option<usize>),
+    ) {
         if time <= self.length[block] {
-            found(block, time);
+            found(block, time, via);
         } else if depth < 64 {
             for next in &self.successors[block] {
                 // An empty block that follows itself does not exist: loops have bundles.
-                self.places(*next, time - self.length[block], depth + 1, found);
+                self.places_via((*next, Some(block)), time - self.length[block], depth + 1, found);
             }
         }
     }
@@ -127,7 +140,7 @@ fn needs(context: &Context<'_>, blocks: &[Scheduled], time: &Time) -> Result<Vec
                 let late = usize::from(!access.write && access.bypass.is_some());
                 let at = cycle + usize::from(access.cycle) + late;
                 let (leaf, write) = (access.leaf, access.write);
-                time.places(index, at, 0, &mut |block, slot| events.push(Event { leaf, block, slot, write }));
+                time.places(index, at, &mut |block, slot, via| events.push(Event { leaf, block, slot, write, via }));
                 if write {
                     writes.push((leaf as usize, index, cycle, at));
                 }
@@ -139,8 +152,8 @@ fn needs(context: &Context<'_>, blocks: &[Scheduled], time: &Time) -> Result<Vec
     let shared = context.variables.iter().zip(&context.first_leaf).filter(|(variable, _)| variable.shares_parts);
     let shared: HashSet<Leaf> = shared.flat_map(|(v, first)| *first..*first + Leaf::from(v.leaves)).collect();
     events.retain(|event| written.contains(&event.leaf) || !shared.contains(&event.leaf));
-    events.sort_by_key(|event| (event.leaf, event.block, event.slot, event.write));
-    events.dedup_by_key(|event| (event.leaf, event.block, event.slot, event.write));
+    events.sort_by_key(|event| (event.leaf, event.block, event.slot, event.write, event.via));
+    events.dedup_by_key(|event| (event.leaf, event.block, event.slot, event.write, event.via));
     for group in events.chunk_by(|a, b| a.leaf == b.leaf) {
         let leaf = group[0].leaf as usize;
         flow(group, time, &mut slots[leaf]);
@@ -149,12 +162,12 @@ fn needs(context: &Context<'_>, blocks: &[Scheduled], time: &Time) -> Result<Vec
     // the same, and nothing else may be there then, or be read there until it has.
     writes.retain(|(leaf, index, _, at)| {
         let mut unread = false;
-        time.places(*index, at + 1, 0, &mut |block, slot| unread |= !slots[*leaf].contains(time.begin[block] + slot));
+        time.places(*index, at + 1, &mut |block, slot, _| unread |= !slots[*leaf].contains(time.begin[block] + slot));
         unread
     });
     for (leaf, index, cycle, at) in writes {
         for time_slot in cycle + 1..=at + 1 {
-            time.places(index, time_slot, 0, &mut |block, slot| slots[leaf].insert(time.begin[block] + slot));
+            time.places(index, time_slot, &mut |block, slot, _| slots[leaf].insert(time.begin[block] + slot));
         }
     }
     Ok(slots)
@@ -167,26 +180,26 @@ fn flow(events: &[Event], time: &Time, slots: &mut Slots) {
     for group in events.chunk_by(|a, b| a.block == b.block) {
         by_block[group[0].block] = group;
     }
-    // Whether it is in use in the first slot of a block.
-    let mut entry = vec![false; count];
-    let first = |block: usize, exit: bool| {
+    // Whether it is in use behind the last slot of a block.
+    let mut exit = vec![false; count];
+    let first = |block: usize, from: usize, exit: bool| {
         // In a slot, reads come before writes: they see what was there.
-        by_block[block].first().map_or(exit, |event| !event.write)
+        let here = by_block[block].iter().find(|event| event.via.is_none_or(|via| via == from));
+        here.map_or(exit, |event| !event.write)
     };
     loop {
         let mut changed = false;
         for block in (0..count).rev() {
-            let exit = time.successors[block].iter().any(|next| entry[*next]);
-            let now = first(block, exit);
-            changed |= now != entry[block];
-            entry[block] = now;
+            let now = time.successors[block].iter().any(|next| first(*next, block, exit[*next]));
+            changed |= now != exit[block];
+            exit[block] = now;
         }
         if !changed {
             break;
         }
     }
     for (block, events) in by_block.iter().enumerate() {
-        let mut live = time.successors[block].iter().any(|next| entry[*next]);
+        let mut live = exit[block];
         if events.is_empty() {
             if live {
                 (1..=time.length[block]).for_each(|slot| slots.insert(time.begin[block] + slot));
