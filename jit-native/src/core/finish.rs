@@ -4,7 +4,7 @@ use super::allocate::{Crowded, allocate};
 use super::builder::CoreBuilder;
 use super::dead::prune;
 use super::error::CoreError;
-use super::flow::Node;
+use super::flow::{LoopForm, Node};
 use super::layout::{PROGRAM_BYTES, TooLong, keep_setup_apart, layout};
 use super::list::Freedom;
 use super::lower::{LoopInfo, Lowered, Plan, lower};
@@ -31,6 +31,27 @@ pub enum Scheduling {
     Pipelined,
 }
 
+/// How machine code is made of a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Build {
+    /// How hard the scheduler tries.
+    pub scheduling: Scheduling,
+    /// What repeats innermost loops.
+    pub loops: LoopForm,
+}
+
+impl From<Scheduling> for Build {
+    fn from(scheduling: Scheduling) -> Self {
+        Self { scheduling, ..Self::default() }
+    }
+}
+
+impl From<LoopForm> for Build {
+    fn from(loops: LoopForm) -> Self {
+        Self { loops, ..Self::default() }
+    }
+}
+
 /// From the greatest freedom to the least: what has too few registers is tried with less.
 const FREEDOMS: [Freedom; 5] =
     [Freedom::Window(usize::MAX), Freedom::Window(24), Freedom::Window(8), Freedom::Window(1), Freedom::Naive];
@@ -42,15 +63,16 @@ impl CoreBuilder {
     ///
     /// The first thing that is wrong with the program, or why it cannot be made: see [`CoreError`].
     pub fn finish(self) -> Result<CoreProgram, CoreError> {
-        self.finish_with(Scheduling::default())
+        self.finish_with(Build::default())
     }
 
-    /// The machine code with a certain scheduling.
+    /// The machine code with a certain scheduling or form of loops.
     ///
     /// # Errors
     ///
     /// As [`CoreBuilder::finish`].
-    pub fn finish_with(mut self, scheduling: Scheduling) -> Result<CoreProgram, CoreError> {
+    pub fn finish_with(mut self, build: impl Into<Build>) -> Result<CoreProgram, CoreError> {
+        let Build { scheduling, loops: form } = build.into();
         if let Some(error) = self.take_error() {
             return Err(error);
         }
@@ -62,6 +84,7 @@ impl CoreBuilder {
         let default = if scheduling == Scheduling::Naive { least } else { 0 };
         let mut plan = Plan {
             formats: &formats,
+            form,
             default: LoopPlan { plain: scheduling != Scheduling::Pipelined, ..LoopPlan::default() },
             loops: HashMap::new(),
             found: HashMap::new(),
@@ -147,10 +170,17 @@ enum Attempt {
 
 /// Takes away the overlap of loops that gain little for their length, until the program may fit. False if there are none.
 fn shorten(plan: &mut Plan<'_>, lowered: &Lowered, bytes: usize, loops: HashMap<usize, usize>) -> bool {
+    // Where loops branch back, copies are there for the branch, which a short body would wait for: those go first.
+    let has_copies = |plan: &Plan<'_>, number: usize| {
+        let single = plan.loops.get(&number).is_some_and(|plan| plan.single);
+        plan.form == LoopForm::Jnz && lowered.loops[number].found.unrolled > 1 && !single
+    };
     let gain = |number: usize| {
         let found = &lowered.loops[number].found;
         let interval = found.modulo.as_ref().map_or(found.length, |modulo| modulo.interval);
-        1.0 - interval as f64 / (found.length * found.unrolled as usize).max(1) as f64
+        let each = interval as f64 / f64::from(found.unrolled);
+        let otherwise = if has_copies(plan, number) { each + 1.0 } else { found.length.max(1) as f64 };
+        1.0 - each / otherwise
     };
     let mut order: Vec<(f64, usize, usize)> =
         loops.into_iter().map(|(number, saved)| (gain(number) / saved.max(1) as f64, number, saved)).collect();
@@ -161,8 +191,13 @@ fn shorten(plan: &mut Plan<'_>, lowered: &Lowered, bytes: usize, loops: HashMap<
             break;
         }
         left = left.saturating_sub(saved);
+        let copies = has_copies(plan, number);
         let loop_plan = plan.loops.entry(number).or_insert(plan.default);
-        loop_plan.plain = true;
+        if copies {
+            loop_plan.single = true
+        } else {
+            loop_plan.plain = true
+        }
         changed = true;
     }
     changed

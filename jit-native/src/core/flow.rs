@@ -4,6 +4,36 @@ use super::builder::CoreBuilder;
 use super::error::CoreError;
 use super::operation::{Op, Operand};
 use super::register::{Class, Reg};
+use aie_hal::Arch;
+use std::borrow::Cow;
+
+/// What repeats innermost loops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LoopForm {
+    /// The core's loop registers (LS, LE, LC): no instruction of the body repeats it.
+    #[default]
+    Hardware,
+    /// A counter in a scalar register, and JNZ in the body, whose last five bundles are its delay slots. An iteration of the schedule
+    /// takes at least six cycles; nothing uses the loop registers.
+    Jnz,
+}
+
+impl LoopForm {
+    /// The form for programs of a generation.
+    #[must_use]
+    pub fn of(arch: &Arch) -> Self {
+        if arch.hardware_loops { Self::Hardware } else { Self::Jnz }
+    }
+
+    /// A generation whose programs have this form.
+    #[must_use]
+    pub fn on(self, arch: &Arch) -> Cow<'_, Arch> {
+        match self {
+            Self::Jnz if arch.hardware_loops => Cow::Owned(Arch { hardware_loops: false, ..arch.clone() }),
+            _ => Cow::Borrowed(arch),
+        }
+    }
+}
 
 /// How often a loop runs.
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +109,8 @@ impl CoreBuilder {
         self.open.pop().unwrap_or_default()
     }
 
-    /// A loop that runs `count` times. Innermost loops without conditions become hardware loops whose iterations overlap.
+    /// A loop that runs `count` times. Innermost loops without conditions have the program's [`LoopForm`], and their iterations
+    /// overlap.
     pub fn repeat(&mut self, count: impl Into<Count>, body: impl FnOnce(&mut Self)) {
         let mut count = count.into();
         let name = self.loop_name.take();

@@ -5,6 +5,7 @@
 
 use super::allocate::Assignment;
 use super::error::CoreError;
+use super::lower::End;
 use super::operation::{Label, Val};
 use super::reservation::{Formats, bit};
 use super::schedule::Scheduled;
@@ -50,7 +51,7 @@ fn before_end(blocks: &[Scheduled], setup: usize) -> usize {
     let mut count = 0;
     for block in &blocks[setup + 1..] {
         count += block.bundles.len();
-        if block.body_of.is_some() {
+        if matches!(block.end, End::Loop) {
             return count.saturating_sub(1);
         }
     }
@@ -70,11 +71,11 @@ pub(super) fn layout(
     let (mut aligned, mut long) = (Vec::new(), Vec::new());
     for block in blocks {
         starts.push(bundles.len());
-        if block.target || block.body_of.is_some() {
+        if block.target {
             aligned.push(bundles.len());
         }
         bundles.extend(&block.bundles);
-        if block.body_of.is_some() {
+        if matches!(block.end, End::Loop) {
             aligned.push(bundles.len() - 1);
             long.push(bundles.len() - 1);
         }

@@ -38,18 +38,18 @@ fn heights(timings: &[Vec<RowTiming>], edges: &[Edge]) -> Vec<i32> {
     heights
 }
 
-/// Places operations. `early`: operations that come first if they can.
+/// Places operations. `early`: operations that come earlier than what depends on them says, by how many cycles.
 pub(super) fn schedule(
     timings: &[Vec<RowTiming>],
     edges: &[Edge],
     formats: &Formats,
     freedom: Freedom,
-    early: &[usize],
+    early: &[(usize, i32)],
 ) -> Vec<Placement> {
     let count = timings.len();
     let mut heights = heights(timings, edges);
-    for op in early {
-        heights[*op] += 1000;
+    for (op, cycles) in early {
+        heights[*op] += cycles;
     }
     let mut waits = vec![0usize; count];
     let mut by_from: Vec<Vec<&Edge>> = vec![Vec::new(); count];

@@ -2,7 +2,7 @@
 
 use super::builder::CoreBuilder;
 use super::error::CoreError;
-use super::flow::{Count, Node};
+use super::flow::{Count, LoopForm, Node};
 use super::operation::{Effect, Label, Op, Operand, Row, Val};
 use super::pipeline::{self, Found, LoopPlan};
 use super::register::{Class, Reg};
@@ -33,6 +33,8 @@ pub(super) struct Block {
     pub target: bool,
     /// Operations that set up the hardware loop that follows.
     pub setup: Vec<usize>,
+    /// The operation that the branch at the end waits for: of a loop that counts down.
+    pub counter: Option<usize>,
     /// The number of the loop whose body this is.
     pub body_of: Option<usize>,
     /// The number of the pipelined loop that this is a part of, and its bundles.
@@ -53,6 +55,7 @@ pub(super) struct LoopInfo {
 /// What decides how a program is lowered, and what has been found out before.
 pub(super) struct Plan<'p> {
     pub formats: &'p Formats,
+    pub form: LoopForm,
     pub default: LoopPlan,
     /// By the number of the loop.
     pub loops: HashMap<usize, LoopPlan>,
@@ -99,7 +102,7 @@ pub(super) fn lower(builder: &mut CoreBuilder, program: &[Node], plan: &mut Plan
 
 fn empty(origin: usize) -> Block {
     let (ops, setup) = (Vec::new(), Vec::new());
-    Block { ops, end: End::Fall, target: false, setup, body_of: None, pipelined: None, origin }
+    Block { ops, end: End::Fall, target: false, setup, counter: None, body_of: None, pipelined: None, origin }
 }
 
 /// Counts operands that are variables.
@@ -184,7 +187,7 @@ impl Lowering<'_, '_> {
             })
             .collect();
         match ops {
-            Some(ops) => self.hardware_loop(name, count, ops),
+            Some(ops) => self.innermost_loop(name, count, ops),
             None => self.counted_loop(count, body),
         }
     }
@@ -208,8 +211,8 @@ impl Lowering<'_, '_> {
         Ok(())
     }
 
-    /// A loop that the hardware repeats.
-    fn hardware_loop(&mut self, name: String, count: Count, ops: Vec<Op>) -> Result<(), CoreError> {
+    /// A loop without loops or conditions in it.
+    fn innermost_loop(&mut self, name: String, count: Count, ops: Vec<Op>) -> Result<(), CoreError> {
         let number = self.loops.len();
         let plan = self.plan.loops.get(&number).copied().unwrap_or(self.plan.default);
         let ordered = |op: &Op| !matches!(op.effect, Effect::None | Effect::Load(_) | Effect::Store(_));
@@ -242,11 +245,6 @@ impl Lowering<'_, '_> {
         // The fewest iterations of the source that fill the stages.
         let needed = modulo.stages as u32 * unrolled;
         match count.value {
-            Operand::Imm(times) if times < i64::from(needed) => {
-                self.plain_loop(number, count, ops, end)?;
-                self.bind(end);
-                return Ok(());
-            }
             Operand::Reg(reg) if count.at_least < needed => {
                 let (few, limit) = (self.builder.reg(Class::Scalar), self.builder.reg(Class::Scalar));
                 self.emit(|b| {
@@ -273,9 +271,9 @@ impl Lowering<'_, '_> {
         plan: LoopPlan,
         copies: &dyn Fn(&mut CoreBuilder, u32) -> Vec<Op>,
     ) -> Result<Found, CoreError> {
-        let multiple = match count.value {
-            Operand::Imm(number) => number as u32,
-            Operand::Reg(_) => count.multiple_of,
+        let (multiple, most) = match count.value {
+            Operand::Imm(number) => (number as u32, number as u32),
+            Operand::Reg(_) => (count.multiple_of, u32::MAX),
         };
         // Copies have variables of their own: those are made in a builder that is thrown away.
         let mut builder = self.builder.clone();
@@ -284,28 +282,44 @@ impl Lowering<'_, '_> {
             let body = copies(&mut builder, number);
             bodies.insert(number, body);
         }
+        let back = match self.plan.form {
+            LoopForm::Hardware => Vec::new(),
+            LoopForm::Jnz => {
+                let counter = builder.reg(Class::Scalar);
+                back_edge(&mut builder, counter, 0)?
+            }
+        };
         let context = Context::new(builder.isa(), &builder.variables, &self.plan.unread);
-        pipeline::find(&context, self.plan.formats, ops, multiple, plan, |copies| bodies.get(&copies).cloned())
+        pipeline::find(&context, self.plan.formats, ops, (multiple, most), plan, &back, |copies| {
+            bodies.get(&copies).cloned()
+        })
     }
 
-    /// A hardware loop whose iterations do not overlap.
+    /// A loop whose iterations do not overlap.
     fn plain_loop(&mut self, number: usize, count: Count, ops: Vec<Op>, end: usize) -> Result<(), CoreError> {
         if let (Operand::Reg(reg), 0) = (count.value, count.at_least) {
             self.branch("jz", reg, end)?;
         }
         let body = self.label();
-        self.setup(count.value, 0, body)?;
+        let mut back = self.setup(count.value, 0, body)?.into_iter();
         self.end(End::Fall);
         self.bind(body);
+        if let Some(counter) = back.next() {
+            self.push(counter);
+            self.last().counter = Some(0);
+        }
         for op in ops {
             self.push(op);
         }
         self.last().body_of = Some(number);
-        self.end(End::Loop);
+        match back.next().and_then(|branch| branch.rows.into_iter().next()) {
+            None => self.end(End::Loop),
+            Some(branch) => self.end(End::Branch { branch, target: body }),
+        }
         Ok(())
     }
 
-    /// A hardware loop whose iterations overlap; the count is enough for its stages.
+    /// A loop whose iterations overlap; the count is enough for its stages.
     fn overlapped_loop(
         &mut self,
         number: usize,
@@ -314,8 +328,6 @@ impl Lowering<'_, '_> {
         unrolled: u32,
         modulo: &super::modulo::Modulo,
     ) -> Result<(), CoreError> {
-        let context = Context::new(self.builder.isa(), &self.builder.variables, &self.plan.unread);
-        let bundles = pipeline::expand(&context, ops, modulo)?;
         let iterations = match count.value {
             Operand::Imm(number) => Operand::Imm(number / i64::from(unrolled)),
             Operand::Reg(reg) if unrolled > 1 => {
@@ -327,25 +339,45 @@ impl Lowering<'_, '_> {
             Operand::Reg(reg) => Operand::Reg(reg),
         };
         let kernel = self.label();
-        self.setup(iterations, modulo.stages as i64 - 1, kernel)?;
+        let fewer = modulo.stages as i64 - 1 + modulo.back.map_or(0, |back| back.lag);
+        let back = self.setup(iterations, fewer, kernel)?;
+        let context = Context::new(self.builder.isa(), &self.builder.variables, &self.plan.unread);
+        let bundles = pipeline::expand(&context, ops, modulo, &back)?;
         self.end(End::Fall);
         self.last().pipelined = Some((number, bundles.prologue));
         self.end(End::Fall);
         self.bind(kernel);
         self.last().pipelined = Some((number, bundles.kernel));
         self.last().body_of = Some(number);
-        self.end(End::Loop);
+        let branch = back.into_iter().flat_map(|op| op.rows).last();
+        self.end(branch.map_or(End::Loop, |branch| End::Branch { branch, target: kernel }));
         self.last().pipelined = Some((number, bundles.epilogue));
         self.end(End::Fall);
         Ok(())
     }
 
-    /// Sets the registers of the hardware loop, for `fewer` iterations fewer than `count`.
-    fn setup(&mut self, count: Operand, fewer: i64, body: usize) -> Result<(), CoreError> {
+    /// Sets what counts the loop, for `fewer` iterations fewer than `count`. Gives the operations that count and branch back where
+    /// the hardware does not.
+    fn setup(&mut self, count: Operand, fewer: i64, body: usize) -> Result<Vec<Op>, CoreError> {
+        match self.plan.form {
+            LoopForm::Hardware => self.hardware_setup(count, fewer, body).map(|()| Vec::new()),
+            LoopForm::Jnz => {
+                let counter = self.builder.named(Class::Scalar, "counter");
+                self.emit(|b| match count {
+                    Operand::Imm(number) => b.constant_into(counter, number - fewer),
+                    Operand::Reg(reg) if fewer == 0 => b.mov(counter, reg),
+                    Operand::Reg(reg) => b.emit_with("add", &[counter.into(), reg.into(), Operand::Imm(-fewer)]),
+                })?;
+                back_edge(self.builder, counter, body)
+            }
+        }
+    }
+
+    fn hardware_setup(&mut self, count: Operand, fewer: i64, body: usize) -> Result<(), CoreError> {
         let first = self.last().ops.len();
         let [ls, le, lc] = ["ls", "le", "lc"].map(|name| self.builder.special(name));
         for (register, label) in [(ls, Label::Block(body)), (le, Label::LastBundleOf(body))] {
-            let row = self.row("movxm", vec![Val::Reg(register), Val::Label(label)])?;
+            let row = long_row(self.builder, "movxm", vec![Val::Reg(register), Val::Label(label)])?;
             self.push(Op { rows: vec![row], effect: Effect::None, dead: Vec::new() });
         }
         self.emit(|b| match count {
@@ -372,12 +404,7 @@ impl Lowering<'_, '_> {
 
     /// Adds what the author's own methods would.
     fn emit(&mut self, write: impl FnOnce(&mut CoreBuilder)) -> Result<(), CoreError> {
-        self.builder.open.push(Vec::new());
-        write(self.builder);
-        let nodes = self.builder.open.pop().unwrap_or_default();
-        if let Some(error) = self.builder.take_error() {
-            return Err(error);
-        }
+        let nodes = written(self.builder, write)?;
         self.sequence(&nodes)
     }
 
@@ -409,23 +436,48 @@ impl Lowering<'_, '_> {
         label
     }
 
-    fn row(&mut self, mnemonic: &str, values: Vec<Val>) -> Result<Row, CoreError> {
-        let isa = self.builder.isa();
-        let mut rows = isa.instructions_named(mnemonic).filter(|row| row.operands.len() == values.len());
-        let error = CoreError::Instruction { isa: isa.name(), name: mnemonic.into() };
-        let instruction = rows.find(|row| row.slot == aie_isa::Slot::Lng).ok_or(error)?;
-        Ok(Row { instruction, values })
-    }
-
     fn branch(&mut self, mnemonic: &str, condition: Reg, label: usize) -> Result<(), CoreError> {
-        let branch = self.row(mnemonic, vec![Val::Reg(condition), Val::Label(Label::Block(label))])?;
+        let branch = conditional(self.builder, mnemonic, condition, label)?;
         self.end(End::Branch { branch, target: label });
         Ok(())
     }
 
     fn jump(&mut self, label: usize) -> Result<(), CoreError> {
-        let branch = Some(self.row("j", vec![Val::Label(Label::Block(label))])?);
+        let branch = Some(long_row(self.builder, "j", vec![Val::Label(Label::Block(label))])?);
         self.end(End::Jump { branch, target: Some(label) });
         Ok(())
     }
+}
+
+/// What the author's own methods would add.
+fn written(builder: &mut CoreBuilder, write: impl FnOnce(&mut CoreBuilder)) -> Result<Vec<Node>, CoreError> {
+    builder.open.push(Vec::new());
+    write(builder);
+    let nodes = builder.open.pop().unwrap_or_default();
+    builder.take_error().map_or(Ok(nodes), Err)
+}
+
+/// A row of the long slot.
+fn long_row(builder: &CoreBuilder, mnemonic: &str, values: Vec<Val>) -> Result<Row, CoreError> {
+    let isa = builder.isa();
+    let mut rows = isa.instructions_named(mnemonic).filter(|row| row.operands.len() == values.len());
+    let error = CoreError::Instruction { isa: isa.name(), name: mnemonic.into() };
+    let instruction = rows.find(|row| row.slot == aie_isa::Slot::Lng).ok_or(error)?;
+    Ok(Row { instruction, values })
+}
+
+fn conditional(builder: &CoreBuilder, mnemonic: &str, condition: Reg, label: usize) -> Result<Row, CoreError> {
+    long_row(builder, mnemonic, vec![Val::Reg(condition), Val::Label(Label::Block(label))])
+}
+
+/// The operations that count a loop down and go back to its body: the counter's, then the branch.
+fn back_edge(builder: &mut CoreBuilder, counter: Reg, body: usize) -> Result<Vec<Op>, CoreError> {
+    let step = |b: &mut CoreBuilder| b.emit_with("add", &[counter.into(), counter.into(), Operand::Imm(-1)]);
+    let counted = written(builder, step)?.into_iter().filter_map(|node| match node {
+        Node::Op(op) => Some(op),
+        _ => None,
+    });
+    let branch = conditional(builder, "jnz", counter, body)?;
+    let branch = Op { rows: vec![branch], effect: Effect::None, dead: Vec::new() };
+    Ok(counted.chain([branch]).collect())
 }

@@ -19,7 +19,7 @@
 //!
 //! # Loops
 //!
-//! Innermost loops without conditions become hardware loops. Where that is faster, their iterations overlap by modulo scheduling
+//! Innermost loops without conditions become hardware loops, or branch back by JNZ ([`LoopForm`]). Where that is faster, their iterations overlap by modulo scheduling
 //! ([`LoopReport`] has the interval that is reached and its bounds). A loop whose count may be too small for that is there
 //! twice; [`Count::at_least`] avoids it, [`Count::multiple_of`] lets the scheduler unroll. A loop with too few registers gets a
 //! longer interval; in a program beyond 16 KB, loops that gain little for their length lose their overlap.
@@ -78,8 +78,8 @@ mod vector;
 
 pub use builder::CoreBuilder;
 pub use error::CoreError;
-pub use finish::Scheduling;
-pub use flow::Count;
+pub use finish::{Build, Scheduling};
+pub use flow::{Count, LoopForm};
 pub use operation::Operand;
 pub use program::{CoreProgram, LoopReport, Section};
 pub use register::{Class, Reg, Region};

@@ -21,6 +21,17 @@ pub(super) struct Modulo {
     pub interval: usize,
     pub stages: usize,
     pub placements: Vec<Placement>,
+    /// The branch back, if that is an operation.
+    pub back: Option<Back>,
+}
+
+/// Where counter and branch of a loop without hardware support are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Back {
+    /// Where the counter is decremented, and where the branch is, in the bundles of the steady state.
+    pub placements: [Placement; 2],
+    /// By how many decrements the branch lags behind: it sees those of iterations before.
+    pub lag: i64,
 }
 
 /// The fewest cycles that slots and units allow.
@@ -84,19 +95,20 @@ fn weight(edge: &Edge, interval: usize) -> i32 {
 }
 
 /// The schedule with the shortest interval in a range, if there is one. `free`: operations that may be late, because what they
-/// read is there anyway.
+/// read is there anyway. `behind`: the last two operations count and branch back, with so many bundles behind the branch.
 pub(super) fn schedule(
     timings: &[Vec<RowTiming>],
     edges: &[Edge],
     formats: &Formats,
     intervals: std::ops::Range<usize>,
     free: &[bool],
+    behind: Option<usize>,
 ) -> Option<Modulo> {
     let least = intervals.start.max(FEWEST_BUNDLES);
     let mut interval = least;
     let (mut step, mut tried) = (1, 0);
     while interval < intervals.end {
-        if let Some(found) = at_interval(timings, edges, formats, interval, free) {
+        if let Some(found) = at_interval(timings, edges, formats, interval, free, behind) {
             return Some(found);
         }
         // A body without a schedule near its bounds is searched with longer steps.
@@ -122,6 +134,7 @@ fn at_interval(
     formats: &Formats,
     interval: usize,
     free: &[bool],
+    behind: Option<usize>,
 ) -> Option<Modulo> {
     let count = timings.len();
     let heights = longest(count, edges, interval)?;
@@ -157,12 +170,15 @@ fn at_interval(
         search.place(op, cycle, row);
     }
     search.delay(free);
+    if let Some(behind) = behind {
+        return search.turned(behind);
+    }
     let first = search.placed.iter().flatten().map(|(cycle, _)| *cycle).min().unwrap_or(0);
     let placements = search.placed.iter().flatten();
     let placements: Vec<Placement> =
         placements.map(|(cycle, row)| Placement { cycle: (cycle - first) as usize, row: *row }).collect();
     let stages = placements.iter().map(|placement| placement.cycle / interval + 1).max().unwrap_or(1);
-    Some(Modulo { interval, stages, placements })
+    Some(Modulo { interval, stages, placements, back: None })
 }
 
 impl Search<'_> {
@@ -196,6 +212,48 @@ impl Search<'_> {
             self.reservation.take(&self.timings[op][row], cycle.rem_euclid(self.interval) as usize);
             self.placed[op] = Some((cycle, row));
         }
+    }
+
+    /// Takes counter and branch out, and turns the schedule so that the branch has `behind` bundles behind it: in that of its free
+    /// cycles in which the fewest stages come of it. Both are only in the steady state, whose iterations alone are counted.
+    fn turned(mut self, behind: usize) -> Option<Modulo> {
+        let (interval, branch) = (self.interval, self.placed.len().checked_sub(1)?);
+        let counter = branch.checked_sub(1)?;
+        self.remove(branch);
+        self.remove(counter);
+        let body: Vec<(i32, usize)> = self.placed.iter().flatten().copied().collect();
+        let (low, high) = (body.iter().map(|at| at.0).min()?, body.iter().map(|at| at.0).max()?);
+        let place = interval - 1 - i32::try_from(behind).ok()?;
+        let mut ways: Vec<(i32, i32, i32)> = (0..interval)
+            .map(|at| {
+                let shift = (place - at).rem_euclid(interval);
+                ((high + shift) / interval - (low + shift) / interval + 1, shift, at)
+            })
+            .collect();
+        ways.sort_unstable();
+        let apart = |edges: &[&Edge], from: usize, to: usize| {
+            let between = edges.iter().filter(|edge| (edge.from, edge.to) == (from, to));
+            between.map(|edge| self.weight(edge)).max()
+        };
+        let after = apart(&self.into[branch], counter, branch)?;
+        let before = apart(&self.out[branch], branch, counter).unwrap_or(-interval);
+        let found = ways.into_iter().find_map(|(stages, shift, at)| {
+            let branch_row = self.row(branch, at)?;
+            self.reservation.take(&self.timings[branch][branch_row], at as usize);
+            let found = (at + before..=at - after).rev().find_map(|cycle| Some((cycle, self.row(counter, cycle)?)));
+            self.reservation.release(&self.timings[branch][branch_row], at as usize);
+            let (cycle, counter_row) = found?;
+            let stage = |cycle: i32| (cycle + shift).div_euclid(interval);
+            let within =
+                |cycle: i32, row: usize| Placement { cycle: (cycle + shift).rem_euclid(interval) as usize, row };
+            let placements = [within(cycle, counter_row), within(at, branch_row)];
+            Some((stages, shift, Back { placements, lag: i64::from(stage(at) - stage(cycle)) }))
+        });
+        let (stages, shift, back) = found?;
+        let first = (low + shift) / interval * interval;
+        let moved = |(cycle, row): (i32, usize)| Placement { cycle: (cycle + shift - first) as usize, row };
+        let placements = body.into_iter().map(moved).collect();
+        Some(Modulo { interval: interval as usize, stages: stages as usize, placements, back: Some(back) })
     }
 
     fn weight(&self, edge: &Edge) -> i32 {

@@ -8,7 +8,7 @@ use super::modulo::{self, Modulo};
 use super::operation::{Op, Row, Val};
 use super::register::{Reg, Variable};
 use super::reservation::Formats;
-use super::schedule::timings;
+use super::schedule::{DELAY_SLOTS, timings};
 use super::timing::{Context, Leaf, RowTiming};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -28,6 +28,7 @@ pub(super) struct LoopPlan {
 pub(super) struct Found {
     /// Copies of the body in one iteration.
     pub unrolled: u32,
+    /// Without counter and branch.
     pub resource_bound: usize,
     pub recurrence_bound: usize,
     /// Cycles of an iteration by itself.
@@ -43,20 +44,22 @@ pub(super) struct Bundles {
     pub epilogue: Vec<Vec<Row>>,
 }
 
-/// The most iterations that overlap: what `add.nc` can take away from a count.
+/// The most iterations that overlap: what `add.nc` and `add` can take away from a count.
 const MOST_STAGES: usize = 31;
 /// Copies of a body that are tried.
 pub(super) const COPIES: [u32; 3] = [1, 2, 4];
 /// Bodies are not unrolled beyond this many operations.
 const MOST_OPERATIONS: usize = 160;
 
-/// Finds the schedule of a body: `multiple` is what the count is known to be a multiple of.
+/// Finds the schedule of a body: `multiple` is what the count is known to be a multiple of, `most` its most, `back` the operations
+/// that count and branch back.
 pub(super) fn find(
     context: &Context<'_>,
     formats: &Formats,
     ops: &[Op],
-    multiple: u32,
+    (multiple, most): (u32, u32),
     plan: LoopPlan,
+    back: &[Op],
     copies: impl Fn(u32) -> Option<Vec<Op>>,
 ) -> Result<Found, CoreError> {
     let mut best: Option<Found> = None;
@@ -75,7 +78,8 @@ pub(super) fn find(
         let Some(body) = copies(unrolled) else {
             continue;
         };
-        let found = one(context, formats, &body, unrolled, plan)?;
+        let mut found = one(context, formats, &body, unrolled, plan, back)?;
+        found.modulo = found.modulo.filter(|modulo| modulo.stages as u32 * unrolled <= most);
         let better = match (&best, &found.modulo) {
             (None, _) => true,
             (Some(Found { modulo: None, .. }), found) => found.is_some(),
@@ -103,20 +107,29 @@ fn one(
     ops: &[Op],
     unrolled: u32,
     plan: LoopPlan,
+    back: &[Op],
 ) -> Result<Found, CoreError> {
     let timings = timings(context, ops)?;
     let straight = edges(ops, &timings, false);
     let plain = list::schedule(&timings, &straight, formats, Freedom::Window(usize::MAX), &[]);
     let length =
         plain.iter().zip(&timings).map(|(at, rows)| at.cycle + usize::from(rows[at.row].last)).max().unwrap_or(1);
-    let mut timings = timings;
-    overwritten(&mut timings);
-    let carried = edges(ops, &timings, true);
+    // The branch, and one cycle for the counter before it.
+    let behind = (!back.is_empty()).then_some(DELAY_SLOTS);
+    let fewest = 1 + behind.unwrap_or(0);
+    let length = length.max(fewest + back.len() / 2);
     let resource_bound = modulo::resource_bound(&timings);
+    let ops = [ops, back].concat();
+    let mut timings = self::timings(context, &ops)?;
+    overwritten(&mut timings);
+    let carried = edges(&ops, &timings, true);
     let recurrence_bound = modulo::recurrence_bound(ops.len(), &carried, length.max(1)).unwrap_or(length);
-    let least = resource_bound.max(recurrence_bound).max(plan.interval);
-    let modulo =
-        if plan.plain { None } else { modulo::schedule(&timings, &carried, formats, least..length, &free(&timings)) };
+    let least = modulo::resource_bound(&timings).max(recurrence_bound).max(plan.interval).max(fewest);
+    let modulo = if plan.plain {
+        None
+    } else {
+        modulo::schedule(&timings, &carried, formats, least..length, &free(&timings), behind)
+    };
     let modulo = modulo.filter(|modulo| modulo.stages <= MOST_STAGES);
     Ok(Found { unrolled, resource_bound, recurrence_bound, length, modulo })
 }
@@ -204,8 +217,8 @@ pub(super) fn locals(
     Ok(local)
 }
 
-/// The bundles of a loop by its schedule.
-pub(super) fn expand(context: &Context<'_>, ops: &[Op], modulo: &Modulo) -> Result<Bundles, CoreError> {
+/// The bundles of a loop by its schedule; `back`: the operations that count and branch back.
+pub(super) fn expand(context: &Context<'_>, ops: &[Op], modulo: &Modulo, back: &[Op]) -> Result<Bundles, CoreError> {
     let timings = timings(context, ops)?;
     let Modulo { interval, stages, .. } = *modulo;
     let before = (stages - 1) * interval;
@@ -226,6 +239,14 @@ pub(super) fn expand(context: &Context<'_>, ops: &[Op], modulo: &Modulo) -> Resu
             cycle -= interval;
             epilogue[cycle].push(row(op, at.row));
         }
+    }
+    if let Some(found) = &modulo.back {
+        for (op, at) in back.iter().zip(&found.placements) {
+            kernel[at.cycle].push(row(op, at.row));
+        }
+        // Turning the schedule has left cycles without operations at both ends.
+        prologue.drain(..prologue.iter().take_while(|rows| rows.is_empty()).count());
+        epilogue.truncate(through.unwrap_or(0));
     }
     Ok(Bundles { prologue, kernel, epilogue })
 }

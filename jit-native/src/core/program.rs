@@ -23,7 +23,7 @@ pub struct LoopReport {
     pub interval: u32,
     /// Iterations of the source that one iteration of the schedule stands for.
     pub unrolled: u32,
-    /// The fewest cycles that slots and units allow.
+    /// The fewest cycles that slots and units allow, without a counter and a branch ([`LoopForm::Jnz`](super::LoopForm::Jnz)).
     pub resource_bound: u32,
     /// The fewest cycles that dependences from one iteration to the next allow.
     pub recurrence_bound: u32,

@@ -10,6 +10,8 @@ use super::timing::{Context, RowTiming};
 
 /// Bundles after a branch that are executed before it takes effect.
 pub(super) const DELAY_SLOTS: usize = 5;
+/// More cycles than blocks have.
+const FIRST: i32 = 1000;
 
 /// A block whose operations have cycles. Everything it has begun is through at its end, unless the next block goes on with it.
 #[derive(Clone, Debug)]
@@ -43,7 +45,10 @@ pub(super) fn block(
     if let [_, end, .., count] = block.setup[..] {
         edges.push(Edge { from: end, to: count, distance: 0, iterations: 0 });
     }
-    let placements = list::schedule(&timings, &edges, formats, freedom, &block.setup);
+    let setup = block.setup.iter().map(|op| (*op, FIRST));
+    // The branch comes after the counter, and its delay slots after the branch.
+    let early: Vec<(usize, i32)> = setup.chain(block.counter.map(|op| (op, 1 + DELAY_SLOTS as i32))).collect();
+    let placements = list::schedule(&timings, &edges, formats, freedom, &early);
     let mut length = through(&timings, &placements);
     let mut rows = Vec::new();
     if let End::Jump { branch: Some(row), .. } | End::Branch { branch: row, .. } = &block.end {

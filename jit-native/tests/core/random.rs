@@ -1,7 +1,7 @@
 //! Programs made by chance: scalars, vectors, accumulators, memory, loops and conditions, evaluated here step by step and on the
 //! emulator in all ways of scheduling.
 
-use crate::rig::{ALL, OWN, run};
+use crate::rig::{OWN, all, run};
 use aie_isa::Isa;
 use aie_jit_native::core::{Address, Class, CoreBuilder, CoreError, Count, Reg};
 use rstest::rstest;
@@ -344,20 +344,20 @@ fn programs_by_chance_do_what_they_say(#[case] isa: &'static Isa, #[case] accumu
         let mut after = before.clone();
         after.run(&steps, &mut [0; 2]);
         let memory: Vec<(u32, Vec<u32>)> = REGIONS.into_iter().zip(before.memory.clone()).collect();
-        for scheduling in ALL {
+        for build in all() {
             let mut b = CoreBuilder::new(isa);
             write(&mut b, &steps, &before);
-            let program = match b.finish_with(scheduling) {
+            let program = match b.finish_with(build) {
                 Ok(program) => program,
                 Err(CoreError::ProgramSize { .. }) => continue,
-                Err(error) => panic!("{} seed {seed}, {scheduling:?}: {error}\n{steps:?}", isa.name()),
+                Err(error) => panic!("{} seed {seed}, {build:?}: {error}\n{steps:?}", isa.name()),
             };
             made += 1;
             pipelined += program.loops.iter().filter(|report| report.pipelined).count();
             let mut ran = run(isa, &program, &memory);
             let mut found = ran.words(OUT, SCALARS);
             found.extend(ran.words(OUT + 32, after.words().len() - SCALARS));
-            let what = || format!("{} seed {seed}, {scheduling:?}\n{steps:#?}\n{}", isa.name(), program.listing());
+            let what = || format!("{} seed {seed}, {build:?}\n{steps:#?}\n{}", isa.name(), program.listing());
             assert_eq!(found, after.words(), "{}", what());
             for (region, expected) in REGIONS.iter().zip(&after.memory) {
                 assert_eq!(ran.words(*region, WORDS), *expected, "{}", what());

@@ -2,7 +2,7 @@
 
 use aie_emulator::{Array, HostMemory};
 use aie_isa::Isa;
-use aie_jit_native::core::{CoreBuilder, CoreProgram, Scheduling};
+use aie_jit_native::core::{Build, CoreBuilder, CoreProgram, LoopForm, Scheduling};
 
 struct NoHost;
 
@@ -54,7 +54,22 @@ impl Ran {
     }
 }
 
-pub const ALL: [Scheduling; 3] = [Scheduling::Naive, Scheduling::Straight, Scheduling::Pipelined];
+/// All ways in which a program can be made.
+pub fn all() -> impl Iterator<Item = Build> {
+    let schedulings = [Scheduling::Naive, Scheduling::Straight, Scheduling::Pipelined];
+    schedulings
+        .into_iter()
+        .flat_map(|scheduling| [LoopForm::Hardware, LoopForm::Jnz].map(|loops| Build { scheduling, loops }))
+}
+
+/// Whether a program uses the loop registers.
+pub fn has_hardware_loops(isa: &'static Isa, program: &CoreProgram) -> bool {
+    let bundles = isa.listing(&program.code).into_iter().map(|line| line.bundle.unwrap());
+    let text: Vec<String> = bundles.map(|bundle| isa.text(&bundle)).collect();
+    text.iter().any(|text| {
+        ["ls", "le", "lc"].iter().any(|name| text.split(|c: char| !c.is_alphanumeric()).any(|word| word == *name))
+    })
+}
 
 /// Makes a program for both generations in all ways of scheduling, and says whether each leaves the expected words behind.
 pub fn expect(write: impl Fn(&mut CoreBuilder), memory: &[(u32, Vec<u32>)], offset: u32, expected: &[u32]) {
@@ -71,13 +86,14 @@ pub fn expect_on(
     offset: u32,
     expected: &[u32],
 ) {
-    for scheduling in ALL {
+    for build in all() {
         let mut b = CoreBuilder::new(isa);
         b.set_data_area(0x8000, 0x1000);
         write(&mut b);
         b.done();
-        let program = b.finish_with(scheduling).unwrap();
+        let program = b.finish_with(build).unwrap();
+        assert!(build.loops == LoopForm::Hardware || !has_hardware_loops(isa, &program), "{}", program.listing());
         let found = run(isa, &program, memory).words(offset, expected.len());
-        assert_eq!(found, expected, "{} {scheduling:?}\n{}", isa.name(), program.listing());
+        assert_eq!(found, expected, "{} {build:?}\n{}", isa.name(), program.listing());
     }
 }

@@ -3,7 +3,7 @@
 use super::parameters::{OFFSET, WORDS};
 use super::program::program;
 use crate::array::{ArrayError, CoreMemory, MemMemory, Product};
-use crate::core::CoreError;
+use crate::core::{CoreError, LoopForm};
 use aie_hal::Arch;
 use aie_isa::Isa;
 
@@ -46,7 +46,7 @@ pub(super) enum MachineError {
 impl Machine {
     /// The machine of a generation.
     pub fn new(arch: &Arch, isa: &'static Isa) -> Result<Self, MachineError> {
-        let program = program(isa)?;
+        let program = program(isa, LoopForm::of(arch))?;
         // Each dispatch divides the memory behind the parameters anew.
         let part = |index: u32| (ARENA + 64 * index, 32, 2);
         let memory = CoreMemory { weights: part(0), operand: part(1), result: part(2), parameters: (OFFSET, WORDS) };
@@ -61,12 +61,13 @@ mod tests {
     use super::*;
     use crate::array::OWN_MEMORY;
     use crate::check::{Program, check};
+    use rstest::rstest;
 
     /// All ways through the program, with the memory of its own tile alone.
-    #[test]
-    fn the_checker_accepts_the_program() {
+    #[rstest]
+    fn the_checker_accepts_the_program(#[values(LoopForm::Hardware, LoopForm::Jnz)] loops: LoopForm) {
         let isa = Isa::aie2();
-        let program = program(isa).unwrap();
+        let program = program(isa, loops).unwrap();
         let own = OWN_MEMORY..OWN_MEMORY + 0x1_0000;
         let report = check(&Program::new(isa, &program.code).with_data(vec![own]));
         let rejections: Vec<String> = report.rejections().map(ToString::to_string).collect();

@@ -89,14 +89,15 @@ pub static FAMILY: Family = Family {
     build,
 };
 
-/// The machine is the same for all nodes, and takes longer than everything else.
-static MACHINE: OnceLock<Result<Machine, String>> = OnceLock::new();
+/// The machine is the same for all nodes, and takes longer than everything else. Without and with hardware loops.
+static MACHINES: [OnceLock<Result<Machine, String>>; 2] = [const { OnceLock::new() }; 2];
 
 fn machine(arch: &Arch) -> Result<&'static Machine, NativeError> {
     if arch.name != GENERATION {
         return Err(NativeError::Generation { family: NAME, arch: arch.name.to_string() });
     }
-    let machine = MACHINE.get_or_init(|| Machine::new(arch, Isa::aie2()).map_err(|error| error.to_string()));
+    let machine = &MACHINES[usize::from(arch.hardware_loops)];
+    let machine = machine.get_or_init(|| Machine::new(arch, Isa::aie2()).map_err(|error| error.to_string()));
     machine.as_ref().map_err(|reason| NativeError::Failed { family: NAME, reason: reason.clone() })
 }
 

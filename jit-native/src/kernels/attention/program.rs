@@ -5,7 +5,7 @@ use super::machine::lock;
 use super::parameters::{Parameter, SLOPES, SLOPES_STEP};
 use super::{convert, merge, scores, softmax, values};
 use crate::array::{GO_LOCK, OWN_LOCKS, OWN_MEMORY};
-use crate::core::{Class, CoreBuilder, CoreError, CoreProgram, Count, Reg};
+use crate::core::{Class, CoreBuilder, CoreError, CoreProgram, Count, LoopForm, Reg};
 use crate::kernels::numerics::Configuration;
 use aie_isa::Isa;
 
@@ -29,7 +29,7 @@ fn release_full(b: &mut CoreBuilder, ring: u8) {
 }
 
 /// The program of every core of the family.
-pub(super) fn program(isa: &'static Isa) -> Result<CoreProgram, CoreError> {
+pub(super) fn program(isa: &'static Isa, loops: LoopForm) -> Result<CoreProgram, CoreError> {
     let mut b = CoreBuilder::new(isa);
     let configuration = Configuration::new(&mut b);
     let kernel = Kernel {
@@ -46,7 +46,7 @@ pub(super) fn program(isa: &'static Isa) -> Result<CoreProgram, CoreError> {
         configuration,
     };
     b.forever(|b| kernel.dispatch(b));
-    b.finish()
+    b.finish_with(loops)
 }
 
 impl Kernel {

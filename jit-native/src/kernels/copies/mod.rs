@@ -26,6 +26,7 @@ mod tests;
 
 use super::{Family, NativeError};
 use crate::array::{Dispatch, Pass, Passes};
+use crate::core::LoopForm;
 use crate::selftest;
 use aie_hal::{Arch, KernelArtifact};
 use aie_isa::Isa;
@@ -58,7 +59,8 @@ fn passes(arch: &Arch) -> Result<Arc<Passes>, NativeError> {
     if let Some((_, passes)) = configured.iter().find(|(known, _)| known == arch) {
         return Ok(passes.clone());
     }
-    let program = Isa::for_arch(&arch.name).map(pack::program).transpose().map_err(failed)?;
+    let program =
+        Isa::for_arch(&arch.name).map(|isa| pack::program(isa, LoopForm::of(arch))).transpose().map_err(failed)?;
     let columns = u8::try_from(arch.array.columns).unwrap_or(u8::MAX);
     let passes =
         Arc::new(Passes::new(arch, columns, program.as_ref().map(|program| program.code.as_slice())).map_err(failed)?);

@@ -8,7 +8,7 @@
 //! Parameters, in words: tiles; words made of a tile; words made of the last tile; which type ([`F16`], [`BF16`]).
 
 use crate::array::Passes;
-use crate::core::{Address, Class, CoreBuilder, CoreError, CoreProgram, Count, Reg, Scheduling};
+use crate::core::{Address, Build, Class, CoreBuilder, CoreError, CoreProgram, Count, LoopForm, Reg, Scheduling};
 use aie_isa::Isa;
 
 /// f16.
@@ -21,7 +21,7 @@ const FORMATS: u32 = 2;
 ///
 /// # Errors
 /// [`CoreError`], when it does not fit.
-pub fn program(isa: &'static Isa) -> Result<CoreProgram, CoreError> {
+pub fn program(isa: &'static Isa, loops: LoopForm) -> Result<CoreProgram, CoreError> {
     let mut b = CoreBuilder::new(isa);
     let (parameters, input, output) = (b.region("parameters"), b.region("input"), b.region("output"));
     let minus_one = b.scalar(-1);
@@ -67,7 +67,7 @@ pub fn program(isa: &'static Isa) -> Result<CoreProgram, CoreError> {
             b.binary_into(to, "sub", to_sum, to);
         });
     });
-    b.finish_with(Scheduling::Straight)
+    b.finish_with(Build { scheduling: Scheduling::Straight, loops })
 }
 
 /// Bits shifted to the left; to the right by a negative number, with zeros.

@@ -6,6 +6,7 @@ use super::program::{self, HEADER_WORDS, MOST_STEPS};
 use super::step::Step;
 use super::walk::{BUFFER_WORDS, Loop, RING_WORDS, Walk};
 use crate::array::{Dimension, Flow, Lane, Lanes, Region};
+use crate::core::LoopForm;
 use crate::kernels::NativeError;
 use aie_hal::{Arch, KernelArtifact};
 use aie_isa::Isa;
@@ -71,7 +72,7 @@ fn lanes(family: &'static str, repertoire: Repertoire, arch: &Arch) -> Result<Ar
         return Ok(lanes.clone());
     }
     let failed = |reason: String| NativeError::Failed { family, reason };
-    let program = program::program(isa, repertoire).map_err(|error| failed(error.to_string()))?;
+    let program = program::program(isa, repertoire, LoopForm::of(arch)).map_err(|error| failed(error.to_string()))?;
     let data: Vec<(u32, Vec<u8>)> =
         program.data.iter().map(|section| (section.offset, section.bytes.clone())).collect();
     let columns = u8::try_from(arch.array.columns).unwrap_or(u8::MAX);

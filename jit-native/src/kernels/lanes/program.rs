@@ -19,7 +19,7 @@ use super::functions::{Function, Repertoire};
 use super::rotation;
 use super::step::{Slot, Step, VECTOR_BYTES};
 use crate::array::Lanes;
-use crate::core::{Address, Class, CoreBuilder, CoreError, CoreProgram, Count, Reg, Region};
+use crate::core::{Address, Class, CoreBuilder, CoreError, CoreProgram, Count, LoopForm, Reg, Region};
 use aie_isa::Isa;
 
 /// The first word of the steps.
@@ -78,16 +78,16 @@ impl Memory {
 ///
 /// # Errors
 /// [`CoreError`], when it does not fit.
-pub fn program(isa: &'static Isa, repertoire: Repertoire) -> Result<CoreProgram, CoreError> {
+pub fn program(isa: &'static Isa, repertoire: Repertoire, loops: LoopForm) -> Result<CoreProgram, CoreError> {
     let b = CoreBuilder::new(isa);
     if isa.name() == Isa::aie2().name() {
-        written::<Configuration>(b, repertoire)
+        written::<Configuration>(b, repertoire, loops)
     } else {
-        written::<Aie2p>(b, repertoire)
+        written::<Aie2p>(b, repertoire, loops)
     }
 }
 
-fn written<U: Unit>(mut b: CoreBuilder, repertoire: Repertoire) -> Result<CoreProgram, CoreError> {
+fn written<U: Unit>(mut b: CoreBuilder, repertoire: Repertoire, loops: LoopForm) -> Result<CoreProgram, CoreError> {
     let unit = U::new(&mut b);
     let parameters = b.region("parameters");
     let table_region = b.region("table");
@@ -156,7 +156,7 @@ fn written<U: Unit>(mut b: CoreBuilder, repertoire: Repertoire) -> Result<CorePr
             b.constant_into(prepared, 0);
         });
     });
-    b.finish()
+    b.finish_with(loops)
 }
 
 /// The functions of a program by their numbers.

@@ -3,6 +3,7 @@
 use super::functions::Repertoire;
 use super::*;
 use crate::array::testing::{Device, arch, bytes_of, words_of};
+use crate::core::LoopForm;
 use crate::kernels::testing::{Random, error, f32s, node, params};
 use aie_hal::{Arch, KernelArtifact};
 use aie_isa::Isa;
@@ -91,9 +92,10 @@ fn check(arch: &Arch, node: &Node, inputs: &[Vec<f32>], bound: f64) {
 fn programs_fit_a_core(
     #[values(Repertoire::Elements, Repertoire::Curves, Repertoire::Rows)] repertoire: Repertoire,
     #[values("aie2", "aie2p")] generation: &str,
+    #[values(LoopForm::Hardware, LoopForm::Jnz)] loops: LoopForm,
 ) {
     let isa = Isa::for_arch(generation).unwrap();
-    let program = program::program(isa, repertoire).unwrap();
+    let program = program::program(isa, repertoire, loops).unwrap();
     println!("{repertoire:?}: {} bytes", program.code.len());
     for l in &program.loops {
         let how = if l.pipelined { "overlapped" } else { "" };
@@ -109,12 +111,13 @@ fn programs_fit_a_core(
 #[rstest]
 fn programs_of_aie2p_use_what_has_evidence(
     #[values(Repertoire::Elements, Repertoire::Curves, Repertoire::Rows)] repertoire: Repertoire,
+    #[values(LoopForm::Hardware, LoopForm::Jnz)] loops: LoopForm,
 ) {
     let page = include_str!("../../../../docs/emulator-evidence.md");
     let (_, list) = page.split_once("## aie2p: rows without evidence").unwrap();
     let without: HashSet<&str> = list.split('`').skip(1).step_by(2).collect();
     assert!(without.contains("VEXP2"));
-    let program = program::program(Isa::aie2p(), repertoire).unwrap();
+    let program = program::program(Isa::aie2p(), repertoire, loops).unwrap();
     let lines = Isa::aie2p().listing(&program.code);
     let bundles: Vec<_> = lines.into_iter().map(|line| line.bundle.unwrap()).collect();
     let used: BTreeSet<&str> = bundles.iter().flat_map(|b| b.instructions()).map(|one| one.instruction.key).collect();

@@ -3,7 +3,7 @@
 use super::parameters::{OFFSET, WORDS};
 use super::program::{Purpose, program};
 use crate::array::{ArrayError, CoreMemory, MemMemory, Product};
-use crate::core::{CoreError, LoopReport};
+use crate::core::{CoreError, LoopForm, LoopReport};
 use aie_hal::Arch;
 use aie_isa::Isa;
 
@@ -37,7 +37,7 @@ pub(super) enum MachineError {
 impl Machine {
     /// The machine of a generation, for one purpose.
     pub fn new(arch: &Arch, isa: &'static Isa, purpose: Purpose) -> Result<Self, MachineError> {
-        let program = program(isa, purpose)?;
+        let program = program(isa, purpose, LoopForm::of(arch))?;
         // Each dispatch divides the memory behind the parameters anew.
         let part = |index: u32| (ARENA + 64 * index, 32, 2);
         let memory = CoreMemory { weights: part(0), operand: part(1), result: part(2), parameters: (OFFSET, WORDS) };
@@ -56,13 +56,19 @@ mod tests {
 
     /// All ways through the program, with the memory of its own tile alone.
     #[rstest]
-    fn the_checker_accepts_the_program(#[values(Purpose::Floats, Purpose::Integers, Purpose::Token)] purpose: Purpose) {
+    fn the_checker_accepts_the_program(
+        #[values(Purpose::Floats, Purpose::Integers, Purpose::Token)] purpose: Purpose,
+        #[values(LoopForm::Hardware, LoopForm::Jnz)] loops: LoopForm,
+    ) {
         let isa = Isa::aie2();
-        let program = program(isa, purpose).unwrap();
+        let program = program(isa, purpose, loops).unwrap();
         let own = OWN_MEMORY..OWN_MEMORY + 0x1_0000;
         let report = check(&Program::new(isa, &program.code).with_data(vec![own]));
         let rejections: Vec<String> = report.rejections().map(ToString::to_string).collect();
         assert!(rejections.is_empty(), "{}", rejections.join("\n"));
+        for report in &program.loops {
+            println!("{report:?}");
+        }
         println!("{} bytes, {} bundles, {} reads followed", report.bytes, report.bundles, report.reads);
         assert!(report.bytes <= 16 * 1024);
     }

@@ -87,12 +87,12 @@ pub static FAMILY: Family = Family {
     build,
 };
 
-/// A machine is the same for all nodes, and takes longer than everything else.
-static MACHINES: [OnceLock<Result<Machine, String>>; 3] = [const { OnceLock::new() }; 3];
+/// A machine is the same for all nodes, and takes longer than everything else. By purpose, without and with hardware loops.
+static MACHINES: [[OnceLock<Result<Machine, String>>; 2]; 3] = [const { [const { OnceLock::new() }; 2] }; 3];
 
 fn machine(arch: &Arch, purpose: Purpose) -> Result<&'static Machine, NativeError> {
     check_generation(arch)?;
-    let machine = MACHINES[purpose as usize]
+    let machine = MACHINES[purpose as usize][usize::from(arch.hardware_loops)]
         .get_or_init(|| Machine::new(arch, Isa::aie2(), purpose).map_err(|error| error.to_string()));
     machine.as_ref().map_err(failed)
 }

@@ -5,7 +5,7 @@ use super::machine::{ARRIVING, SUMS, WEIGHTS};
 use super::parameters::{OFFSET, Parameter};
 use super::{columns, decode, product, vectors};
 use crate::array::{GO_LOCK, OWN_LOCKS, OWN_MEMORY};
-use crate::core::{Address, Class, CoreBuilder, CoreError, CoreProgram, Count, Reg, Region};
+use crate::core::{Address, Class, CoreBuilder, CoreError, CoreProgram, Count, LoopForm, Reg, Region};
 use aie_isa::Isa;
 
 /// What a program is for.
@@ -74,7 +74,7 @@ impl Locks {
 }
 
 /// The program of every core, for one purpose.
-pub(super) fn program(isa: &'static Isa, purpose: Purpose) -> Result<CoreProgram, CoreError> {
+pub(super) fn program(isa: &'static Isa, purpose: Purpose, loops: LoopForm) -> Result<CoreProgram, CoreError> {
     let mut b = CoreBuilder::new(isa);
     let rounding = b.special("crRnd");
     b.constant_into(rounding, NEAREST_EVEN);
@@ -95,7 +95,7 @@ pub(super) fn program(isa: &'static Isa, purpose: Purpose) -> Result<CoreProgram
         matrix: b.scalar(purpose.arithmetic().configuration().into()),
     };
     b.forever(|b| kernel.dispatch(b));
-    b.finish()
+    b.finish_with(loops)
 }
 
 impl Kernel {
