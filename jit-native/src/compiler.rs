@@ -1,6 +1,7 @@
 //! The families as a compiler that kernel stores ask.
 
 use crate::SOURCE_DIGEST;
+use crate::core::LoopForm;
 use crate::kernels::{self, Family, NativeError};
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::compiler::{CompileError, KernelCompiler};
@@ -9,13 +10,18 @@ use aie_ops::{Node, Operation};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Says which families may be used on a device. Thread-safe.
+/// Says which families may be used on a device, and how. Thread-safe.
 pub trait Admission: Send + Sync + Debug {
     /// Whether kernels of `family` may be used. May take a while the first time.
     ///
     /// # Errors
     /// Why they may not, for messages.
     fn admits(&self, family: &'static Family, arch: &Arch) -> Result<(), String>;
+
+    /// What repeats the innermost loops of kernels there. May take a while the first time.
+    fn loops(&self) -> LoopForm {
+        LoopForm::default()
+    }
 }
 
 /// Makes kernels as machine code, in this process and in milliseconds: it starts no tool and reads no file. What no
@@ -24,12 +30,23 @@ pub trait Admission: Send + Sync + Debug {
 #[derive(Debug, Clone, Default)]
 pub struct NativeCompiler {
     admission: Option<Arc<dyn Admission>>,
+    /// Without an admission.
+    loops: LoopForm,
 }
 
 impl NativeCompiler {
     /// For a device on which `admission` says what may be used.
     pub fn admitted_by(admission: Arc<dyn Admission>) -> Self {
-        Self { admission: Some(admission) }
+        Self { admission: Some(admission), ..Self::default() }
+    }
+
+    /// Whose kernels have this form of loops, for any device.
+    pub fn with_loops(loops: LoopForm) -> Self {
+        Self { loops, ..Self::default() }
+    }
+
+    fn loops(&self) -> LoopForm {
+        self.admission.as_ref().map_or(self.loops, |admission| admission.loops())
     }
 }
 
@@ -51,7 +68,11 @@ impl KernelCompiler for NativeCompiler {
     }
 
     fn identity(&self) -> String {
-        format!("native {} ({})", env!("CARGO_PKG_VERSION"), &SOURCE_DIGEST[..12])
+        let loops = match self.loops() {
+            LoopForm::Hardware => "",
+            LoopForm::Jnz => ", loops by jnz",
+        };
+        format!("native {} ({}{loops})", env!("CARGO_PKG_VERSION"), &SOURCE_DIGEST[..12])
     }
 
     fn sources(&self) -> String {
@@ -61,13 +82,14 @@ impl KernelCompiler for NativeCompiler {
     /// All families that could make the kernel have to be admitted: which of them made one that is cached is not known.
     fn admits(&self, node: &Node, arch: &Arch) -> Result<(), String> {
         let Some(admission) = &self.admission else { return Ok(()) };
+        let arch = &*admission.loops().on(arch);
         let mut families = kernels::families_of(&node.op).filter(|family| family.is_for(arch));
         families.try_for_each(|family| admission.admits(family, arch))
     }
 
     /// The kernel under the name that stores look for, whatever its family calls it.
     fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
-        let artifact = kernels::build(node, arch)?;
+        let artifact = kernels::build(node, &self.loops().on(arch))?;
         let name = kernel_name(op, node);
         if artifact.name() == name {
             return Ok(artifact);
@@ -118,6 +140,20 @@ mod tests {
         assert!(compiler.identity().starts_with("native "));
         assert_eq!(compiler.sources().len(), 64);
         assert_eq!((compiler.folder(), compiler.makes_code()), ("native", true));
+    }
+
+    /// Kernels of another form are others, and a store that has them takes them for that.
+    #[test]
+    fn kernels_have_the_form_of_loops_that_the_compiler_has() {
+        let [hardware, jnz] = [LoopForm::Hardware, LoopForm::Jnz].map(NativeCompiler::with_loops);
+        assert_eq!(hardware.identity(), NativeCompiler::default().identity());
+        assert_ne!(hardware.identity(), jnz.identity());
+        let arch = ArchRegistry::builtin().get("aie2").unwrap();
+        let x = Tensor::contiguous(DataType::F32, [64, 1, 1, 1]);
+        let node = Node::new("SQRT", OpParams::default(), x, vec![Some(x)]);
+        let made = |compiler: &NativeCompiler| compiler.compile(table::lookup("SQRT").unwrap(), &node, &arch).unwrap();
+        assert_ne!(made(&hardware).pdi(), made(&jnz).pdi());
+        assert_eq!(made(&hardware).instructions(), made(&jnz).instructions());
     }
 
     /// Admits what computes nothing.

@@ -2,7 +2,7 @@
 
 use super::{Configured, CoreMemory, GO_LOCK, Lanes, Tile};
 use aie_emulator::array::{Waiter, What, Who};
-use aie_emulator::{Array, HostMemory, Outcome};
+use aie_emulator::{Array, HostMemory, Outcome, Rules};
 use aie_hal::format::instructions::InstructionStream;
 use aie_hal::format::pdi::Pdi;
 use aie_hal::{Arch, ArchRegistry};
@@ -50,8 +50,12 @@ impl Device {
     }
 
     pub fn load_on(arch: &Arch, pdi: &[u8]) -> Result<Self, String> {
+        Self::load_under(arch, pdi, Rules::default())
+    }
+
+    pub fn load_under(arch: &Arch, pdi: &[u8], rules: Rules) -> Result<Self, String> {
         let isa = Isa::for_arch(&arch.name).unwrap();
-        let mut array = Array::new(isa, arch.array.columns as u8, arch.array.rows as u8);
+        let mut array = Array::with_rules(isa, arch.array.columns as u8, arch.array.rows as u8, rules);
         let pdi = Pdi::parse(pdi).map_err(|error| error.to_string())?;
         array.load(&pdi, &mut Host(Vec::new())).map_err(|error| error.to_string())?;
         array.set_cycle_limit(20_000_000);

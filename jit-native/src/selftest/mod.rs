@@ -9,6 +9,7 @@ pub mod attention;
 mod case;
 pub mod copies;
 pub mod lanes;
+pub mod loops;
 pub mod products;
 
 pub use case::{Case, Exactness, Input, Material};

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::array::testing::{Device, arch, bytes_of, words_of};
+use crate::core::LoopForm;
 use crate::kernels::FAMILIES;
+use aie_emulator::{Loops, Rules};
 use aie_hal::artifact::Digest;
 use rstest::rstest;
 use std::collections::{BTreeSet, HashMap};
@@ -15,42 +17,101 @@ fn words(bytes: &[u8]) -> Vec<u32> {
     words_of(&bytes)
 }
 
-/// The families of a generation, with one device for each PDI, as contexts have it.
+/// What is there after a case with the kernel of a family, and how many bundles and cycles that took.
+struct Ran {
+    found: Vec<u8>,
+    bundles: u64,
+    cycles: u64,
+}
+
+/// An emulated array for each PDI, as contexts have it.
+struct Bench {
+    arch: Arch,
+    loops: Loops,
+    devices: HashMap<Digest, Device>,
+}
+
+impl Bench {
+    fn new(arch: &Arch, loops: Loops) -> Self {
+        Self { arch: arch.clone(), loops, devices: HashMap::new() }
+    }
+
+    fn run(&mut self, family: &Family, case: &Case, material: &Material) -> Ran {
+        let (name, Material { sources, before, expected, .. }) = (case.name(), material);
+        let artifact = (family.build)(&case.node, &self.arch).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let stream = match artifact.stream_maker() {
+            Some(maker) => maker.make(&maker.reads().iter().map(|at| &*sources[*at]).collect::<Vec<_>>()).unwrap(),
+            None => artifact.instructions().to_vec(),
+        };
+        let device = self.devices.entry(*artifact.digest()).or_insert_with(|| {
+            let mut rules = Rules::default();
+            rules.loops = self.loops;
+            Device::load_under(&self.arch, artifact.pdi(), rules).unwrap()
+        });
+        let mut buffers: Vec<Vec<u32>> = sources.iter().chain([before]).map(|bytes| words(bytes)).collect();
+        let earlier = device.array.bundles();
+        device.dispatch(&stream, &mut buffers).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let mut found = bytes_of(&buffers[sources.len()]);
+        found.truncate(expected.len());
+        Ran { found, bundles: device.array.bundles() - earlier, cycles: device.array.timing().cycles }
+    }
+}
+
+/// The families of a generation, in both forms of loops: the results are the same to the byte. What branches back does so where
+/// hardware loops do not repeat.
 #[rstest]
 #[case::aie2("aie2")]
 #[case::aie2p("aie2p")]
 fn every_operation_is_right_on_the_emulated_array(#[case] generation: &str) {
     let arch = arch(generation);
     for family in FAMILIES.iter().filter(|family| family.is_for(&arch)) {
-        let (mut devices, mut covered) = (HashMap::<Digest, Device>::new(), BTreeSet::new());
-        let (mut bundles, begun) = (0, Instant::now());
+        let mut hardware = Bench::new(&arch, Loops::Close);
+        let mut jnz = Bench::new(&LoopForm::Jnz.on(&arch), Loops::RunOnce);
+        let (mut covered, mut bundles, mut cycles) = (BTreeSet::new(), [0; 2], [0; 2]);
+        let begun = Instant::now();
         let cases = cases(family, &arch);
         for case in &cases {
             let name = case.name();
             covered.insert(case.node.op.clone());
-            let Material { sources, updated, before, expected } =
-                case.material().unwrap_or_else(|e| panic!("{name}: {e}"));
-            let artifact = (family.build)(&case.node, &arch).unwrap_or_else(|error| panic!("{name}: {error}"));
-            let stream = match artifact.stream_maker() {
-                Some(maker) => maker.make(&maker.reads().iter().map(|at| &*sources[*at]).collect::<Vec<_>>()).unwrap(),
-                None => artifact.instructions().to_vec(),
-            };
-            let device =
-                devices.entry(*artifact.digest()).or_insert_with(|| Device::load_on(&arch, artifact.pdi()).unwrap());
-            let mut buffers: Vec<Vec<u32>> = sources.iter().chain([&before]).map(|bytes| words(bytes)).collect();
-            let earlier = device.array.bundles();
-            device.dispatch(&stream, &mut buffers).unwrap_or_else(|error| panic!("{name}: {error}"));
-            bundles += device.array.bundles() - earlier;
-            let found = bytes_of(&buffers[sources.len()]);
-            case.judge(&found[..expected.len()], &expected).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let material = case.material().unwrap_or_else(|e| panic!("{name}: {e}"));
+            let ran = [&mut hardware, &mut jnz].map(|bench| bench.run(family, case, &material));
+            let Material { updated, before, expected, .. } = material;
+            case.judge(&ran[0].found, &expected).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(ran[0].found == ran[1].found, "{name} depends on the form of loops");
+            for (index, ran) in ran.iter().enumerate() {
+                bundles[index] += ran.bundles;
+                cycles[index] += ran.cycles;
+            }
             assert_eq!(updated.is_some(), case.node.op == "SET_ROWS" || case.node.op == "CPY", "{name}");
             assert_ne!(before, expected, "{name} would be right if nothing ran");
         }
-        let elapsed = begun.elapsed();
-        println!("{}: {} cases, {} PDIs, {bundles} bundles, {elapsed:.1?}", family.name, cases.len(), devices.len());
+        let (count, pdis, elapsed) = (cases.len(), hardware.devices.len(), begun.elapsed());
+        println!(
+            "{}: {count} cases, {pdis} PDIs; in both forms {bundles:?} bundles, {cycles:?} cycles, {elapsed:.1?}",
+            family.name
+        );
         let all: BTreeSet<String> = family.operations.iter().map(ToString::to_string).collect();
         assert_eq!(covered, all, "operations of {} without a case", family.name);
     }
+}
+
+/// Its kernels are right where loops repeat, and those with more than one iteration wrong where they do not.
+#[rstest]
+#[case::repeating(Loops::Close, &[true; 5])]
+#[case::once(Loops::RunOnce, &[true, false, false, false, false])]
+fn hardware_loops_are_seen_to_repeat(
+    #[case] loops: Loops,
+    #[case] expected: &[bool],
+    #[values("aie2", "aie2p")] generation: &str,
+) {
+    let family = &loops::HARDWARE_LOOPS;
+    let arch = arch(generation);
+    let mut bench = Bench::new(&arch, loops);
+    let right = cases(family, &arch).into_iter().map(|case| {
+        let material = case.material().unwrap();
+        case.judge(&bench.run(family, &case, &material).found, &material.expected).is_ok()
+    });
+    assert_eq!(right.collect::<Vec<_>>(), expected);
 }
 
 /// One element that is off by a tenth, one that is not a number, one byte.
