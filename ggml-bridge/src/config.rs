@@ -11,18 +11,21 @@ mod compiler_output;
 mod compilers;
 mod device_list;
 mod jit;
+mod native_loops;
 mod self_test;
 
 pub use compiler_output::CompilerOutput;
 pub use compilers::CompilerName;
 pub use jit::JitConfig;
+pub use native_loops::NativeLoops;
 pub use self_test::SelfTest;
 
 use crate::device_type::DeviceType;
 use crate::settings::{
     GGML_HSA, GGML_HSA_CPU_FALLBACK, GGML_HSA_DEVICE_TYPE, GGML_HSA_DEVICES, GGML_HSA_ENABLE_LOG, GGML_HSA_FUSION,
-    GGML_HSA_JOIN, GGML_HSA_REFERENCE_KERNELS, GGML_HSA_REQUIRE_ARRAY, GGML_HSA_RUNTIME, GGML_HSA_SELFTEST,
-    GGML_HSA_SELFTEST_LIMIT, GGML_HSA_STATS, GGML_HSA_TRACE, GGML_HSA_VALIDATION, GGML_HSA_WEIGHTS_MAX,
+    GGML_HSA_JOIN, GGML_HSA_NATIVE_LOOPS, GGML_HSA_REFERENCE_KERNELS, GGML_HSA_REQUIRE_ARRAY, GGML_HSA_RUNTIME,
+    GGML_HSA_SELFTEST, GGML_HSA_SELFTEST_LIMIT, GGML_HSA_STATS, GGML_HSA_TRACE, GGML_HSA_VALIDATION,
+    GGML_HSA_WEIGHTS_MAX,
 };
 use aie_driver_xdna::route::Route;
 use aie_hal::Environment;
@@ -69,6 +72,8 @@ pub struct Config {
     pub cache_clear: bool,
     /// How kernels are compiled.
     pub jit: JitConfig,
+    /// What repeats loops of native kernels.
+    pub native_loops: NativeLoops,
     /// When native kernels are tested on an NPU.
     pub self_test: SelfTest,
     /// How long the self-test of a family may take.
@@ -114,6 +119,7 @@ impl Config {
             cache: CachePath::of(environment),
             cache_clear: cache_clear(&mut reader, environment),
             jit: JitConfig::read(&mut reader, defaults),
+            native_loops: reader.value(&GGML_HSA_NATIVE_LOOPS, NativeLoops::parse).unwrap_or_default(),
             self_test: reader.value(&GGML_HSA_SELFTEST, SelfTest::parse).unwrap_or_default(),
             self_test_limit: Duration::from_secs(reader.number(&GGML_HSA_SELFTEST_LIMIT, 1..=3600).unwrap_or(10)),
             statistics: environment.path(&GGML_HSA_STATS),
@@ -136,6 +142,7 @@ fn cache_clear(reader: &mut Reader<'_>, environment: &Environment) -> bool {
 mod tests {
     use super::*;
     use aie_jit_iron::WorkerLimits;
+    use aie_jit_native::core::LoopForm;
     use rstest::rstest;
 
     fn read(pairs: &[(&str, &str)]) -> (Config, Vec<String>) {
@@ -151,12 +158,13 @@ mod tests {
             ("GGML_HSA_FUSION", "perhaps"),
             ("GGML_HSA_JIT", "lazy"),
             ("GGML_HSA_COMPILERS", "native,peano"),
+            ("GGML_HSA_NATIVE_LOOPS", "software"),
             ("GGML_HSA_SELFTEST", "never"),
             ("GGML_HSA_SELFTEST_LIMIT", "0"),
             ("GGML_HSA_ENABLE_LOG", "banana"),
         ]);
         assert_eq!(config, Config::default());
-        assert_eq!(problems.len(), 9, "{problems:?}");
+        assert_eq!(problems.len(), 10, "{problems:?}");
         let expected = "GGML_HSA_DEVICE_TYPE: `tpu` is not valid; possible: igpu, gpu, accel; it is ignored";
         assert_eq!(problems[0], expected);
     }
@@ -181,6 +189,7 @@ mod tests {
             ("GGML_HSA_KERNEL_CACHE_CLEAR", "1"),
             ("GGML_HSA_COMPILERS", "native,reference"),
             ("GGML_HSA_JIT_TIMEOUT", "7"),
+            ("GGML_HSA_NATIVE_LOOPS", "JNZ"),
             ("GGML_HSA_SELFTEST", "Always"),
             ("GGML_HSA_SELFTEST_LIMIT", "3"),
             ("GGML_HSA_STATS", "out.json"),
@@ -209,6 +218,7 @@ mod tests {
                 limits: WorkerLimits { time: Duration::from_secs(7), ..default.jit.limits },
                 ..default.jit
             },
+            native_loops: NativeLoops::Always(LoopForm::Jnz),
             self_test: SelfTest::Always,
             self_test_limit: Duration::from_secs(3),
             statistics: Some("out.json".into()),

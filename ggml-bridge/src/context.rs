@@ -97,7 +97,7 @@ impl DeviceContext {
     /// Whether memory of the program is used in place: where the device can, and on an NPU what it then reads is right. The first to
     /// ask waits for its self-test.
     pub fn imports(&self) -> bool {
-        let is_right = || self.gate.as_ref().is_none_or(|gate| gate.admits_imports(self.hal.arch()));
+        let is_right = || self.gate.as_ref().is_none_or(|gate| gate.admits_imports());
         *self.imports.get_or_init(|| self.hal.info().import_obstacle.is_none() && is_right())
     }
 

@@ -114,7 +114,8 @@ impl<'a> KernelStores<'a> {
             Ok(npu) => Tester::of_npu(npu, arches, &self.config.cache, limit),
             Err(cause) => Tester::new(Arc::new(move || Err(cause.to_string())), limit, None),
         };
-        let gate = Arc::new(Gate::new(tester, self.config.self_test, info.uri.to_string()));
+        let (mode, loops, npu) = (self.config.self_test, self.config.native_loops, info.uri.to_string());
+        let gate = Arc::new(Gate::new(tester, mode, loops, Arc::clone(device.arch()), npu));
         gates.push((info.uri.path().to_owned(), Arc::clone(&gate)));
         Some(gate)
     }
@@ -155,7 +156,9 @@ impl<'a> KernelStores<'a> {
                     let tested = self.gate(device).map(|gate| Arc::new(NativeCompiler::admitted_by(gate)));
                     tested.into_iter().fold(builder, |builder, native| builder.compiler(native))
                 }
-                CompilerName::Native => builder.compiler(Arc::new(NativeCompiler::default())),
+                CompilerName::Native => {
+                    builder.compiler(Arc::new(NativeCompiler::with_loops(self.config.native_loops.untested())))
+                }
                 CompilerName::Iron => self.iron().into_iter().fold(builder, KernelStoreBuilder::compiler),
                 CompilerName::Reference if kind.is_silicon => {
                     log::error(&format!(

@@ -1,21 +1,26 @@
-//! Which families may be used on an NPU, for the kernel store, and whether models may be used where they are mapped.
+//! Which families may be used on an NPU, for the kernel store, with which form of loops, and whether models may be used where they
+//! are mapped.
 
 use super::Outcome;
 use super::subject::Subject;
 use super::tester::Tester;
-use crate::config::SelfTest;
+use crate::config::{NativeLoops, SelfTest};
 use crate::log;
 use aie_hal::Arch;
 use aie_jit_native::Admission;
+use aie_jit_native::core::LoopForm;
 use aie_jit_native::kernels::Family;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 /// Admits a subject when its self-test has passed. Asks once in a process.
 pub struct Gate {
     tester: Tester,
     mode: SelfTest,
+    loops: NativeLoops,
+    arch: Arc<Arch>,
     /// The NPU, for messages.
     npu: String,
     known: Mutex<HashMap<&'static str, Result<(), String>>>,
@@ -28,19 +33,20 @@ impl fmt::Debug for Gate {
 }
 
 impl Gate {
-    /// Nothing is known yet. `npu` is for messages.
-    pub fn new(tester: Tester, mode: SelfTest, npu: String) -> Self {
-        Self { tester, mode, npu, known: Mutex::default() }
+    /// Nothing is known yet of the NPU of generation `arch`. `npu` is for messages.
+    pub fn new(tester: Tester, mode: SelfTest, loops: NativeLoops, arch: Arc<Arch>, npu: String) -> Self {
+        Self { tester, mode, loops, arch, npu, known: Mutex::default() }
     }
 
     /// Whether memory of the program may be used in place; else it is copied.
-    pub fn admits_imports(&self, arch: &Arch) -> bool {
-        self.admitted(Subject::ImportedMemory, arch).is_ok()
+    pub fn admits_imports(&self) -> bool {
+        self.admitted(Subject::ImportedMemory, &self.loops().on(&self.arch)).is_ok()
     }
 
     /// Why such memory is copied, as far as that is known without a trial.
     pub fn known_against_imports(&self) -> Option<String> {
-        let outcome = self.tester.known(Subject::ImportedMemory).filter(|outcome| *outcome != Outcome::Right)?;
+        let outcome =
+            self.tester.known(Subject::ImportedMemory, &self.arch).filter(|outcome| *outcome != Outcome::Right)?;
         Some(format!("the self-test of imported memory is {}: {outcome}", outcome.word()))
     }
 
@@ -65,11 +71,15 @@ impl Gate {
             Subject::Family(Family { name, .. }) => {
                 (format!("native kernels of the family `{name}` are"), "other kernels or the CPU take their place")
             }
+            Subject::HardwareLoops => (
+                "hardware loops of native kernels are".to_owned(),
+                "their loops branch back, which takes some more cycles",
+            ),
             Subject::ImportedMemory => ("memory that is imported is".to_owned(), "models are copied"),
         };
         let warning = format!("{what} not used on {npu}, because of {reason}; {instead}; {shown}");
         match subject {
-            Subject::Family(_) => log::warn(&warning),
+            Subject::Family(_) | Subject::HardwareLoops => log::warn(&warning),
             // Asked while llama.cpp tries what fits into memory, when it drops all warnings.
             Subject::ImportedMemory => log::notice(&warning),
         }
@@ -78,6 +88,16 @@ impl Gate {
 }
 
 impl Admission for Gate {
+    fn loops(&self) -> LoopForm {
+        match self.loops {
+            NativeLoops::Always(form) => form,
+            NativeLoops::Auto => match self.admitted(Subject::HardwareLoops, &self.arch) {
+                Ok(()) => LoopForm::Hardware,
+                Err(_) => LoopForm::Jnz,
+            },
+        }
+    }
+
     fn admits(&self, family: &'static Family, arch: &Arch) -> Result<(), String> {
         self.admitted(Subject::Family(family), arch)
     }

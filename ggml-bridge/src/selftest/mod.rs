@@ -5,7 +5,7 @@
 //! kernel of the family is wanted, and is remembered for this NPU, firmware, driver and library:
 //!
 //! Whether memory that a program imports is what the array reads is tested in the same way, before models are used where they are
-//! mapped.
+//! mapped; and before all families, whether hardware loops repeat.
 //!
 //! - [`subject`]: what is tested.
 //! - [`trial`]: runs its nodes on a device that is opened for it alone, with a time limit.

@@ -56,8 +56,8 @@ impl Tester {
     }
 
     /// What is known of a subject, without a trial.
-    pub fn known(&self, subject: Subject) -> Option<Outcome> {
-        self.with_turn(|kept| kept.and_then(|(turn, npu)| turn.outcome(npu, subject.name())))
+    pub fn known(&self, subject: Subject, arch: &Arch) -> Option<Outcome> {
+        self.with_turn(|kept| kept.and_then(|(turn, npu)| turn.outcome(npu, &subject.key(arch))))
     }
 
     /// What is known of a subject, or else what a trial shows.
@@ -65,7 +65,7 @@ impl Tester {
     /// # Errors
     /// Why there was no trial.
     pub fn known_or_tested(&self, subject: Subject, arch: &Arch) -> Result<Outcome, String> {
-        self.with_turn(|kept| match kept.and_then(|(turn, npu)| turn.outcome(npu, subject.name())) {
+        self.with_turn(|kept| match kept.and_then(|(turn, npu)| turn.outcome(npu, &subject.key(arch))) {
             Some(outcome) => Ok(outcome),
             None => self.noted(kept, subject, arch),
         })
@@ -94,7 +94,7 @@ impl Tester {
     fn noted(&self, kept: Option<(&Turn<'_>, &Npu)>, subject: Subject, arch: &Arch) -> Result<Outcome, String> {
         let note = |outcome: Option<&Outcome>| {
             let Some((turn, npu)) = kept else { return };
-            if let Err(cause) = turn.note(npu, subject.name(), outcome) {
+            if let Err(cause) = turn.note(npu, &subject.key(arch), outcome) {
                 log::warn(&format!("the outcome of the self-test of {} is not kept: {cause}", subject.name()));
             }
         };

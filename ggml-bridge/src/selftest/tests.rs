@@ -1,5 +1,6 @@
 //! Trials that end in every way there is, and what becomes of them.
 
+use super::dispatch::{Place, dispatch};
 use super::gate::Gate;
 use super::npu::{Conditions, Npu};
 use super::record::Record;
@@ -7,16 +8,17 @@ use super::subject::Subject;
 use super::tester::Tester;
 use super::trial::{self, Open};
 use super::*;
-use crate::config::{Config, SelfTest};
+use crate::config::{Config, NativeLoops, SelfTest};
 use crate::context::DeviceContext;
 use crate::{doubles, drivers};
 use aie_hal::mock::MockQueue;
 use aie_hal::semaphore::TimelineSemaphore;
 use aie_hal::{Arch, ArchRegistry, Device, DeviceError};
 use aie_jit_iron::{CachePath, KernelCache, KernelStore};
+use aie_jit_native::core::LoopForm;
 use aie_jit_native::kernels::{FAMILIES, Family};
 use aie_jit_native::{Admission, NativeCompiler};
-use aie_ops::compiler::ReferenceCompiler;
+use aie_ops::compiler::{KernelCompiler, ReferenceCompiler};
 use aie_ops::{DataType, Node, OpParams, Tensor, table};
 use rstest::rstest;
 use std::path::Path;
@@ -225,9 +227,16 @@ fn a_damaged_record_knows_nothing_and_is_replaced() {
     assert_eq!(turn.outcome(&npu, "rope"), None);
 }
 
+/// Without a test of hardware loops.
+const HARDWARE: NativeLoops = NativeLoops::Always(LoopForm::Hardware);
+
+fn gate_of(tester: Tester, mode: SelfTest, loops: NativeLoops, uri: &str) -> Gate {
+    Gate::new(tester, mode, loops, aie2(), uri.to_owned())
+}
+
 fn gate(uri: &str, mode: SelfTest) -> (Arc<Gate>, Arc<AtomicUsize>) {
     let (open, opened) = simulated(uri);
-    (Arc::new(Gate::new(Tester::of_simulated(open, LONG), mode, uri.to_owned())), opened)
+    (Arc::new(gate_of(Tester::of_simulated(open, LONG), mode, NativeLoops::default(), uri)), opened)
 }
 
 #[test]
@@ -259,7 +268,7 @@ fn models_are_used_in_place_when_imported_memory_is_right(
     let folder = tempfile::tempdir().unwrap();
     let (open, opened) = simulated(uri);
     let kept = || tester(folder.path(), npu("1.5", "a"), Arc::clone(&open));
-    let gate = Arc::new(Gate::new(kept(), mode, uri.to_owned()));
+    let gate = Arc::new(gate_of(kept(), mode, HARDWARE, uri));
     let hal = drivers::mock(ArchRegistry::builtin()).open(&"mock:aie2".parse().unwrap()).unwrap().remove(0);
     let context = || {
         let context = DeviceContext::new(0, Arc::clone(&hal), doubles::store(), &Config::default());
@@ -270,10 +279,40 @@ fn models_are_used_in_place_when_imported_memory_is_right(
     assert_eq!([first.imports(), first.imports(), context().imports()], [expected; 3]);
     assert_eq!(opened.load(SeqCst), trials);
     // `ggml-hsa doctor` says so without a trial of its own.
-    let remembered = Gate::new(kept(), SelfTest::Auto, uri.to_owned()).known_against_imports();
+    let remembered = gate_of(kept(), SelfTest::Auto, HARDWARE, uri).known_against_imports();
     assert_eq!(remembered.is_some(), mode == SelfTest::Auto && !expected, "{remembered:?}");
-    assert_eq!(kept().known(Subject::Family(copies())), None);
+    assert_eq!(kept().known(Subject::Family(copies()), &aie2()), None);
     assert_eq!(opened.load(SeqCst), trials);
+}
+
+/// Where hardware loops run once, kernels that branch back are made, and they are right.
+#[rstest]
+#[case::repeating("mock:aie2", NativeLoops::Auto, LoopForm::Hardware, true)]
+#[case::once("mock:aie2?loops=once", NativeLoops::Auto, LoopForm::Jnz, true)]
+#[case::once_all_the_same("mock:aie2?loops=once", HARDWARE, LoopForm::Hardware, false)]
+#[case::without_need("mock:aie2", NativeLoops::Always(LoopForm::Jnz), LoopForm::Jnz, true)]
+fn kernels_have_loops_that_work(
+    #[case] uri: &str,
+    #[case] loops: NativeLoops,
+    #[case] form: LoopForm,
+    #[case] is_right: bool,
+) {
+    let folder = tempfile::tempdir().unwrap();
+    let (open, opened) = simulated(uri);
+    let gate =
+        || Arc::new(gate_of(tester(folder.path(), npu("1.5", "a"), Arc::clone(&open)), SelfTest::Auto, loops, uri));
+    let compiler = NativeCompiler::admitted_by(gate());
+    assert_eq!(compiler.identity(), NativeCompiler::with_loops(form).identity());
+    let family = FAMILIES.iter().find(|family| family.name == "copies").unwrap();
+    let case = (family.cases)(&aie2()).into_iter().find(|case| case.node.op == "CPY").unwrap();
+    assert_eq!(compiler.admits(&case.node, &aie2()).is_ok(), is_right);
+    let trials = opened.load(SeqCst);
+    let kernel = compiler.compile(table::lookup("CPY").unwrap(), &case.node, &aie2()).unwrap();
+    let (device, material) = (open().unwrap(), case.material().unwrap());
+    let found = dispatch(&*device, &*device.create_queue().unwrap(), &material, &kernel, Place::Allocated).unwrap();
+    assert_eq!(case.judge(&found, &material.expected).is_ok(), is_right);
+    // What is known is not tried again by the next program.
+    assert_eq!((gate().loops(), opened.load(SeqCst)), (form, trials + 1));
 }
 
 /// The other compilers make what a family that is wrong does not, also when its kernel is in the cache already.

@@ -38,7 +38,7 @@ enum Event {
 pub fn run(subject: Subject, arch: &Arch, open: &Arc<Open>, limit: Duration) -> Result<Outcome, String> {
     let family = subject.family();
     let place = match subject {
-        Subject::Family(_) => Place::Allocated,
+        Subject::Family(_) | Subject::HardwareLoops => Place::Allocated,
         Subject::ImportedMemory => Place::Imported,
     };
     let prepared: Vec<Prepared> =

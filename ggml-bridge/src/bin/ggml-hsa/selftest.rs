@@ -6,18 +6,20 @@ use crate::output::{complain, counted, json, say};
 use aie_driver_xdna::route::Route;
 use aie_driver_xdna::{SCHEME, XdnaDriver};
 use aie_hal::{Arch, ArchRegistry, Device, DeviceUri, Driver, Environment};
+use aie_jit_native::core::LoopForm;
 use aie_jit_native::selftest::cases;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use comfy_table::Table;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
-use ggml_hsa::config::Config;
+use ggml_hsa::config::{Config, NativeLoops};
 use ggml_hsa::drivers;
 use ggml_hsa::selftest::Outcome;
 use ggml_hsa::selftest::npu::Npu;
 use ggml_hsa::selftest::subject::Subject;
 use ggml_hsa::selftest::tester::Tester;
 use serde::Serialize;
+use std::cell::OnceCell;
 use std::io::{IsTerminal as _, stderr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,6 +37,9 @@ use std::time::{Duration, Instant};
 
 On an NPU the outcome is kept in the kernel cache. llama.cpp uses the families that are right; what was wrong or hung stays out of
 use, with a warning, until the firmware, the kernel with its driver or the library changes, or this command finds it right.
+
+The family `hardware-loops` is a program whose zero-overhead loops have to repeat. Where it is not right, and
+GGML_HSA_NATIVE_LOOPS does not say otherwise, the kernels of all families branch back, and are tested so.
 
 The family `imported-memory` is the nodes of `copies` on a file that is mapped for reading, as llama.cpp maps a model. Models are used
 where they are mapped if it is right, and else copied.
@@ -140,6 +145,9 @@ struct Bench {
     /// Why it imports nothing.
     import_obstacle: Option<String>,
     tester: Tester,
+    native_loops: NativeLoops,
+    /// What the kernels of families have, once that is known.
+    form: OnceCell<LoopForm>,
 }
 
 impl Bench {
@@ -186,7 +194,8 @@ impl Bench {
             Tester::of_simulated(Arc::new(open), limit)
         };
         report.record = tester.record().map(|record| record.path());
-        Ok((Self { arch, import_obstacle, tester }, report))
+        let (native_loops, form) = (config.native_loops, OnceCell::new());
+        Ok((Self { arch, import_obstacle, tester, native_loops, form }, report))
     }
 
     fn test(&self, subject: Subject) -> Row {
@@ -205,11 +214,28 @@ impl Bench {
         if stderr().is_terminal() {
             eprintln!("{}: {}", subject.name(), counted(cases, "node"));
         }
-        match self.tester.tested(subject, &self.arch) {
+        let outcome = match subject {
+            Subject::HardwareLoops => self.tester.tested(subject, &self.arch),
+            _ => self.tester.tested(subject, &self.form().on(&self.arch)),
+        };
+        match outcome {
             Ok(Outcome::Right) => row(RIGHT, None, begun),
             Ok(outcome) => row(outcome.word(), Some(outcome.to_string()), begun),
             Err(reason) => row("untested", Some(reason), begun),
         }
+    }
+}
+
+impl Bench {
+    /// The form of loops that the library would use.
+    fn form(&self) -> LoopForm {
+        *self.form.get_or_init(|| match self.native_loops {
+            NativeLoops::Always(form) => form,
+            NativeLoops::Auto => match self.tester.known_or_tested(Subject::HardwareLoops, &self.arch) {
+                Ok(Outcome::Right) => LoopForm::Hardware,
+                _ => LoopForm::Jnz,
+            },
+        })
     }
 }
 

@@ -160,6 +160,8 @@ impl Rig {
     /// A program on the simulated kernel device, with a kernel cache of this name.
     fn on_npu(&self, program: &Path, cache: &str) -> Command {
         let mut command = self.testbed.command_with(program, Some(&self.preload));
+        // Faults are counted in commands, and what is expected here is of one trial.
+        command.env("GGML_HSA_NATIVE_LOOPS", "hardware");
         command.env("AMDXDNA_SIM_DEVICES", "aie2").env("GGML_HSA_KERNEL_CACHE_DIR", self.folder.path().join(cache));
         command
     }

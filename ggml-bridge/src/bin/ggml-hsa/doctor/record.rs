@@ -154,7 +154,11 @@ fn tested(npu: &FoundNpu, machine: &Machine, redactor: &Redactor) -> Vec<Recorde
     Subject::all()
         .filter(|subject| subject.is_for(arch))
         .map(|subject| {
-            let outcome = turn.as_ref().and_then(|(id, turn)| turn.outcome(id, subject.name()));
+            let outcome = turn.as_ref().and_then(|(id, turn)| {
+                [subject.key(arch), format!("{}-jnz", subject.name()).into()]
+                    .iter()
+                    .find_map(|key| turn.outcome(id, key))
+            });
             let word = outcome.as_ref().map_or("untested", Outcome::word).to_owned();
             let reason = outcome.filter(|outcome| *outcome != Outcome::Right);
             let reason = reason.map(|outcome| redactor.publish(&outcome.to_string()));
