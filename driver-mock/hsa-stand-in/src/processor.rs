@@ -10,7 +10,7 @@ use crate::queue::{Progress, Queue};
 use crate::runtime::{Agent, Runtime};
 use crate::settings::{FailureStyle, Processing};
 use aie_device_memory::Span;
-use aie_driver_mock::npu::array::{self, CommandMemory, LoadedPdi, OutOfReach, Outcome};
+use aie_driver_mock::npu::array::{self, CommandMemory, Configured, LoadedPdi, OutOfReach, Outcome};
 use aie_driver_mock::npu::fault_plan::CommandFault;
 use aie_driver_mock::npu::{ChainCommand, ContextId};
 use aie_hal::artifact::Digest;
@@ -303,7 +303,7 @@ fn execute(
     let indices = (0..command.arguments.len() as u32).flat_map(|index| [index, 0]);
     let words = head.into_iter().chain(indices).collect();
     let encoded = array::Command { unit: command.pdi, is_elf: false, words };
-    let ran = array.run(context, pdis, &[encoded], command, || fault);
+    let ran = array.run(Configured { id: context, units: pdis }, &[encoded], command, || fault);
     for command in &ran.charged {
         agent.npu.charge_compute(command.busy_ns, command.bytes, command.operations);
     }

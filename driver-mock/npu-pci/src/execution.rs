@@ -6,7 +6,7 @@ use crate::faults::{Fault, FaultPlan};
 use crate::heap::Heap;
 use crate::journal::Journal;
 use aie_device_memory::Span;
-use aie_driver_mock::npu::array::{Array, Command, CommandMemory, LoadedPdi, OutOfReach, Outcome};
+use aie_driver_mock::npu::array::{Array, Command, CommandMemory, Configured, LoadedPdi, OutOfReach, Outcome};
 use aie_driver_mock::npu::{ChainCommand, ContextId};
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ pub fn run(
 ) -> (JobResult, Vec<ChainCommand>) {
     let memory = GuestMemory { space: around.space, heap: &job.heap };
     let mut number = 0;
-    let ran = array.run(job.npu, &job.units, &job.commands, &memory, || {
+    let ran = array.run(Configured { id: job.npu, units: &job.units }, &job.commands, &memory, || {
         number = around.journal.command();
         if around.faults.other(number, |fault| (*fault == Fault::Asynchronous).then_some(())).is_some() {
             asynchronous();

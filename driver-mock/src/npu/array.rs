@@ -152,6 +152,15 @@ fn has_late_addresses(stream: &[u8]) -> bool {
         .is_ok_and(|stream| stream.argument_count() <= TRANSLATED_ARGUMENTS.into() || stream.is_for_firmware())
 }
 
+/// A context with what it was configured with.
+#[derive(Debug, Clone, Copy)]
+pub struct Configured<'a> {
+    /// Which.
+    pub id: ContextId,
+    /// Its compute units.
+    pub units: &'a [LoadedPdi],
+}
+
 /// The array: who holds it has it to himself.
 #[derive(Debug)]
 pub struct Array {
@@ -179,12 +188,11 @@ impl Array {
         }
     }
 
-    /// Runs commands of a context that has these compute units until one does not complete. `fault` is called before each for what is
+    /// Runs commands of a context until one does not complete. `fault` is called before each for what is
     /// planned for it.
     pub fn run<M: CommandMemory>(
         &mut self,
-        context: ContextId,
-        units: &[LoadedPdi],
+        context: Configured<'_>,
         commands: &[Command],
         memory: &M,
         mut fault: impl FnMut() -> Option<CommandFault>,
@@ -195,9 +203,9 @@ impl Array {
         for (index, command) in commands.iter().enumerate() {
             let arguments = command.words.len() / WORDS_PER_ARGUMENT;
             let mut charged = ChainCommand { pdi: command.unit, arguments, bytes: 0, busy_ns: 0, operations: 0 };
-            let ended = self.execute(context, units, command, memory, fault(), &mut instructions, &mut charged);
+            let ended = self.execute(context, command, memory, fault(), &mut instructions, &mut charged);
             (job.last, job.outcome) = (index, ended.unwrap_or_else(|failed| failed));
-            if command.unit < units.len() {
+            if command.unit < context.units.len() {
                 job.charged.push(charged);
             }
             if job.outcome != Outcome::Completed {
@@ -210,8 +218,7 @@ impl Array {
 
     fn execute<M: CommandMemory>(
         &mut self,
-        context: ContextId,
-        units: &[LoadedPdi],
+        context: Configured<'_>,
         command: &Command,
         memory: &M,
         fault: Option<CommandFault>,
@@ -232,6 +239,7 @@ impl Array {
             return Err(Outcome::Failed(status::AIE_INSTRUCTION_ERROR, why.into()));
         }
         let invalid = |why| Outcome::Failed(status::INVALID_PARAMETER, why);
+        let units = context.units;
         let unit = units.get(command.unit);
         let unit =
             unit.ok_or_else(|| invalid(format!("compute unit {} of a context with {}", command.unit, units.len())))?;
@@ -267,7 +275,7 @@ impl Array {
             charged.bytes += length as u64;
         }
         let garbage = fault == Some(CommandFault::Garbage);
-        let place = PdiPlace { context, address: unit.address };
+        let place = PdiPlace { context: context.id, address: unit.address };
         Ok(self.call(place, &prepared.name, kernel, &arguments, garbage, charged))
     }
 

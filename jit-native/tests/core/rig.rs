@@ -64,7 +64,7 @@ pub fn all() -> impl Iterator<Item = Build> {
 
 /// Whether a program uses the loop registers.
 pub fn has_hardware_loops(isa: &'static Isa, program: &CoreProgram) -> bool {
-    let bundles = isa.listing(&program.code).into_iter().map(|line| line.bundle.unwrap());
+    let bundles = isa.listing(&program.code).map(|line| line.bundle.unwrap());
     let text: Vec<String> = bundles.map(|bundle| isa.text(&bundle)).collect();
     text.iter().any(|text| {
         ["ls", "le", "lc"].iter().any(|name| text.split(|c: char| !c.is_alphanumeric()).any(|word| word == *name))

@@ -7,7 +7,7 @@ use super::completion::CompletionWriter;
 use super::heap::Heaps;
 use aie_device_memory::Span;
 use aie_driver_mock::npu::ContextId;
-use aie_driver_mock::npu::array::{Array, Command, CommandMemory, OutOfReach, Outcome};
+use aie_driver_mock::npu::array::{Array, Command, CommandMemory, Configured, OutOfReach, Outcome};
 use aie_driver_mock::npu::fault_plan::CommandFault;
 use amdxdna_sys::limits;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Device {
             return JobResult::Ended { ns: 0 };
         }
         let memory = CallerMemory { device, submission };
-        let job = array.run(npu, &submission.units, &commands.list, &memory, || {
+        let job = array.run(Configured { id: npu, units: &submission.units }, &commands.list, &memory, || {
             device.journal.count(|counts| counts.commands_run += 1);
             device.journal.command()
         });

@@ -109,8 +109,11 @@ fn of_array(problem: &aie_emulator::design::Problem) -> Found {
 /// Bytes of five bundles without instructions, and up to 16 to the next line.
 const DELAY_SLOTS: usize = 26;
 
+/// Code, and the cores that have it by column and row.
+type Programs = BTreeMap<Vec<u8>, Vec<(u8, u8)>>;
+
 /// What is in program memory of the cores, once for each program.
-fn programs(arch: &Arch, pdi: &Pdi<'_>) -> Result<BTreeMap<Vec<u8>, Vec<(u8, u8)>>, String> {
+fn programs(arch: &Arch, pdi: &Pdi<'_>) -> Result<Programs, String> {
     let isa = isa(arch)?;
     // Code alone counts, and zeros behind it are none.
     let mut rules = Rules::default();
@@ -118,7 +121,7 @@ fn programs(arch: &Arch, pdi: &Pdi<'_>) -> Result<BTreeMap<Vec<u8>, Vec<(u8, u8)
     let (columns, rows) = (arch.array.columns as u8, arch.array.rows as u8);
     let mut array = Array::with_rules(isa, columns, rows, rules);
     array.load(pdi, &mut NoHost).map_err(|cause| format!("the PDI cannot be loaded: {cause}"))?;
-    let mut programs = BTreeMap::<Vec<u8>, Vec<(u8, u8)>>::new();
+    let mut programs = Programs::new();
     for (column, row, code) in array.programs() {
         // The zeros at its end may be bundles: the delay slots of a jump.
         let code = [code, &[0; DELAY_SLOTS]].concat();
