@@ -6,6 +6,7 @@ use aie_emulator::{Resource, Timing};
 use aie_hal::Arch;
 use aie_hal::artifact::Digest;
 use aie_hal::format::dma_channel::Direction;
+use aie_jit_native::core::LoopForm;
 use aie_jit_native::kernels;
 use std::error::Error;
 
@@ -46,7 +47,7 @@ pub fn measure(kernel: &Kernel, columns: usize, arch: &Arch) -> Result<Measured,
         false => ((kernel.size as u64 * PART_BYTES / kernel.bytes) as usize / UNIT).max(1) * UNIT,
     };
     let part = columns.min(COLUMNS);
-    let timing = run(&(kernel.node)(size, part))?;
+    let timing = run(&(kernel.node)(size, part), LoopForm::Hardware)?;
     // Kernels without a size are emulated whole.
     let factor = kernel.size.max(1) as f64 / size.max(1) as f64 * columns as f64 / part as f64;
     let scale = |count: u64| (count as f64 * factor) as u64;

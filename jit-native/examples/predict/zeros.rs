@@ -2,6 +2,7 @@
 
 use crate::device::{Device, aie2};
 use aie_emulator::Timing;
+use aie_jit_native::core::LoopForm;
 use aie_jit_native::kernels;
 use aie_ops::Node;
 use std::error::Error;
@@ -10,8 +11,8 @@ use std::error::Error;
 ///
 /// # Errors
 /// When there is no such kernel.
-pub fn run(node: &Node) -> Result<Timing, Box<dyn Error>> {
-    let kernel = kernels::build(node, &aie2())?;
+pub fn run(node: &Node, loops: LoopForm) -> Result<Timing, Box<dyn Error>> {
+    let kernel = kernels::build(node, &loops.on(&aie2()))?;
     let mut buffers: Vec<Vec<u8>> = node.arguments().map(|tensor| vec![0; tensor.span_bytes()]).collect();
     Ok(Device::new(&kernel).run(&kernel, buffers.iter_mut().map(Vec::as_mut_slice).collect()))
 }

@@ -1,8 +1,9 @@
 //! How fast native kernels are: cycles of whole dispatches on the emulated array, and of loops from the schedule. The tables of
 //! docs/native-lanes.md, native-attention.md and native-products.md are from it.
 //!
-//!     cargo run --release -p aie-jit-native --example rates -- [loops] [few] [many [COLUMNS] [ROWSxELEMENTS]] [lanes] [attention] [published]
+//!     cargo run --release -p aie-jit-native --example rates -- [jnz] [loops] [few] [many [COLUMNS] [ROWSxELEMENTS]] [lanes] [attention] [published]
 //!
+//! - `jnz`: kernels whose loops branch back ([`LoopForm::Jnz`]) instead of those with hardware loops.
 //! - `loops`: the loops of products.
 //! - `few`: products with one column, which memory bounds: bytes of weights a cycle.
 //! - `many`: products of models' shapes, or those of the one given, with COLUMNS columns (512 unless given): the share of the
@@ -21,6 +22,7 @@ mod published;
 #[path = "../predict/zeros.rs"]
 mod zeros;
 
+use aie_jit_native::core::LoopForm;
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -29,20 +31,24 @@ fn main() -> Result<(), Box<dyn Error>> {
     let columns = columns.map_or(Ok(512), |number| number.parse())?;
     let shape = given.iter().position(|word| products::SHAPES.iter().any(|(name, _)| name == word));
     let shape = shape.map(|index| given.remove(index));
+    let jnz = given.iter().position(|word| word == "jnz").map(|index| given.remove(index));
+    let form = if jnz.is_some() { LoopForm::Jnz } else { LoopForm::Hardware };
     const SECTIONS: [&str; 6] = ["loops", "few", "many", "lanes", "attention", "published"];
     if let Some(other) = given.iter().find(|word| !SECTIONS.contains(&word.as_str())) {
         let shapes = products::SHAPES.map(|(name, _)| name).join(", ");
-        return Err(
-            format!("`{other}` is no part; possible: {}, a number of columns, {shapes}", SECTIONS.join(", ")).into()
-        );
+        return Err(format!(
+            "`{other}` is no part; possible: jnz, {}, a number of columns, {shapes}",
+            SECTIONS.join(", ")
+        )
+        .into());
     }
     for section in SECTIONS.into_iter().filter(|section| given.is_empty() || given.iter().any(|word| word == section)) {
         match section {
-            "loops" => products::loops()?,
-            "few" => products::few()?,
-            "many" => products::many(columns, shape.as_deref())?,
-            "lanes" => others::lanes()?,
-            "attention" => others::attention()?,
+            "loops" => products::loops(form)?,
+            "few" => products::few(form)?,
+            "many" => products::many(form, columns, shape.as_deref())?,
+            "lanes" => others::lanes(form)?,
+            "attention" => others::attention(form)?,
             _ => published::print(),
         }
     }

@@ -1,6 +1,7 @@
 //! Elements, rows, and attention.
 
 use crate::zeros::run;
+use aie_jit_native::core::LoopForm;
 use aie_ops::{DataType, Node, OpParams, Tensor};
 use std::error::Error;
 
@@ -15,30 +16,30 @@ fn f32s(ne: [usize; 4]) -> Tensor {
 }
 
 /// Functions of elements and of rows.
-pub fn lanes() -> Result<(), Box<dyn Error>> {
+pub fn lanes(form: LoopForm) -> Result<(), Box<dyn Error>> {
     println!("\nElements and rows");
     let two = ["ADD", "MUL", "DIV", "SWIGLU"];
     let one = ["SCALE", "RELU", "EXP", "SIGMOID", "SILU", "GELU", "GELU_ERF", "TANH", "SQRT", "LOG"];
     for (count, dtype) in [(4096, DataType::F32), (32_768, DataType::F32), (32_768, DataType::BF16)] {
         let tensor = Tensor::contiguous(dtype, [count, 1, 1, 1]);
         for (op, sources) in two.map(|op| (op, 2)).into_iter().chain(one.map(|op| (op, 1))) {
-            print(&node(op, 0.5, tensor, vec![tensor; sources]))?;
+            print(form, &node(op, 0.5, tensor, vec![tensor; sources]))?;
         }
         if dtype != DataType::F32 {
             continue;
         }
         let rows = f32s([1024, count / 1024, 1, 1]);
         let weights = f32s([1024, 1, 1, 1]);
-        print(&node("RMS_NORM", 1e-5, rows, vec![rows]))?;
-        print(&node("RMS_NORM_MUL", 1e-5, rows, vec![rows, weights]))?;
-        print(&node("NORM", 1e-5, rows, vec![rows]))?;
-        print(&node("SOFT_MAX", 0.5, rows, vec![rows]))?;
+        print(form, &node("RMS_NORM", 1e-5, rows, vec![rows]))?;
+        print(form, &node("RMS_NORM_MUL", 1e-5, rows, vec![rows, weights]))?;
+        print(form, &node("NORM", 1e-5, rows, vec![rows]))?;
+        print(form, &node("SOFT_MAX", 0.5, rows, vec![rows]))?;
     }
     Ok(())
 }
 
-fn print(node: &Node) -> Result<(), Box<dyn Error>> {
-    let (cycles, count) = (run(node)?.cycles, node.output.elements());
+fn print(form: LoopForm, node: &Node) -> Result<(), Box<dyn Error>> {
+    let (cycles, count) = (run(node, form)?.cycles, node.output.elements());
     let dtype = node.output.dtype;
     println!(
         "  {:<12} {count:>6} {dtype:<4} {cycles:>8} cycles, {:.2} an element",
@@ -49,7 +50,7 @@ fn print(node: &Node) -> Result<(), Box<dyn Error>> {
 }
 
 /// One layer, one token, f16 and a mask.
-pub fn attention() -> Result<(), Box<dyn Error>> {
+pub fn attention(form: LoopForm) -> Result<(), Box<dyn Error>> {
     println!("\nAttention, one token");
     for (model, elements, heads, kv_heads, lengths) in [
         ("SmolLM2-135M", 64, 9, 3, [256, 1024, 4096].as_slice()),
@@ -61,7 +62,7 @@ pub fn attention() -> Result<(), Box<dyn Error>> {
             let mask = Tensor::contiguous(DataType::F16, [*keys, 1, 1, 1]);
             let sources = vec![f32s([elements, 1, heads, 1]), cache, cache, mask];
             let scale = 1.0 / (elements as f32).sqrt();
-            let timing = run(&node("FLASH_ATTN_EXT", scale, f32s([elements, heads, 1, 1]), sources))?;
+            let timing = run(&node("FLASH_ATTN_EXT", scale, f32s([elements, heads, 1, 1]), sources), form)?;
             let bytes = 2 * cache.span_bytes();
             println!(
                 "  {model} {keys:>5} keys {:>8} cycles, {:.1} bytes of keys and values a cycle; bound: {}",

@@ -2,6 +2,7 @@
 
 use crate::device::aie2;
 use crate::zeros::run;
+use aie_jit_native::core::LoopForm;
 use aie_jit_native::kernels;
 use aie_ops::DataType::{self, BF16, F32, I8, I32, Q4_0, Q4_1, Q4_K, Q6_K, Q8_0};
 use aie_ops::{Node, OpParams, Tensor};
@@ -21,28 +22,32 @@ fn node(types: [DataType; 2], [m, n, k]: [usize; 3]) -> Node {
 }
 
 /// The loops of the cores' programs.
-pub fn loops() -> Result<(), Box<dyn Error>> {
+pub fn loops(form: LoopForm) -> Result<(), Box<dyn Error>> {
     println!("Loops of products, from the schedule");
-    for report in kernels::mul_mat::loops(&aie2())? {
+    for report in kernels::mul_mat::loops(&form.on(&aie2()))? {
         let macs = match report.macs {
             0 => String::new(),
             _ => {
                 format!("{:.1} multiply-accumulates a cycle, {:.0} %", report.macs_per_cycle(), 100.0 * report.share())
             }
         };
-        println!("  {:<40} {:>4} cycles (bound {:>3})  {macs}", report.name, report.interval, report.resource_bound);
+        let name = match report.unrolled {
+            1 => report.name.clone(),
+            copies => format!("{}, {copies} at once", report.name),
+        };
+        println!("  {name:<40} {:>4} cycles (bound {:>3})  {macs}", report.interval, report.resource_bound);
     }
     Ok(())
 }
 
 /// One column.
-pub fn few() -> Result<(), Box<dyn Error>> {
+pub fn few(form: LoopForm) -> Result<(), Box<dyn Error>> {
     println!("\nProducts with one column of f32 (of i8 for i8)");
     let small = [BF16, Q8_0, Q4_0, Q4_1, I8].as_slice();
     let large = [BF16, Q8_0, Q6_K, Q4_0, Q4_K, I8].as_slice();
     for (m, k, types) in [(1536, 576, small), (576, 1536, small), (6144, 576, &[Q4_1]), (2048, 2048, large)] {
         for weights in types {
-            let cycles = run(&node([*weights, if *weights == I8 { I8 } else { F32 }], [m, 1, k]))?.cycles;
+            let cycles = run(&node([*weights, if *weights == I8 { I8 } else { F32 }], [m, 1, k]), form)?.cycles;
             let bytes = (m * weights.row_bytes(k)) as f64;
             println!(
                 "  {m:>5} x {k:<5} {:<5} {cycles:>9} cycles, {:>5.2} bytes of weights a cycle",
@@ -67,13 +72,13 @@ pub const SHAPES: [(&str, [usize; 2]); 8] = [
 ];
 
 /// Many columns, in all shapes or in one.
-pub fn many(columns: usize, only: Option<&str>) -> Result<(), Box<dyn Error>> {
+pub fn many(form: LoopForm, columns: usize, only: Option<&str>) -> Result<(), Box<dyn Error>> {
     println!("\nProducts with {columns} columns");
     for (_, [m, k]) in SHAPES.into_iter().filter(|(name, _)| only.is_none_or(|only| only == *name)) {
         // Rows of q4_K are blocks of 256.
         let blocks = if k.is_multiple_of(2048) { Q4_K } else { Q4_1 };
         for types in [[blocks, F32], [BF16, BF16], [I8, I8]] {
-            let timing = run(&node(types, [m, columns, k]))?;
+            let timing = run(&node(types, [m, columns, k]), form)?;
             let rate = (m * columns * k) as f64 / timing.cycles as f64;
             println!(
                 "  {m:>5} x {k:<5} {:>4} x {:<4} {:>10} cycles, {rate:>6.0} multiply-accumulates a cycle, {:>4.1} % of the array; bound: {}",
