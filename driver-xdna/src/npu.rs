@@ -8,6 +8,7 @@ use crate::agent::{AT_EXIT_LIMIT, Agent, AgentError};
 use crate::coherence::Written;
 use crate::contexts::AgentContexts;
 use crate::pool::{Block, Pool};
+use crate::runtime;
 use aie_hal::backend::{Array, HeapContent};
 use aie_hal::error::DeviceError;
 use aie_hal::{Arch, BufferParams, Limits, MemoryPool, OwningProcess};
@@ -46,6 +47,7 @@ impl OpenNpu {
         let mut limits = arch.limits;
         let pool = Pool::new(Arc::clone(&agent), limits.contexts);
         limits.device_heap_bytes = limits.device_heap_bytes.min(pool.heap_capacity);
+        limits.pdis_per_context = limits.pdis_per_context.min(runtime::pdis_per_context().unwrap_or(usize::MAX));
         let array = Array::new(AgentContexts::new(Arc::clone(&agent)), &limits);
         let (written, owner) = (Written::default(), OwningProcess::current());
         let npu = Arc::new(Self { agent, arch, limits, pool, array, written, owner, _runtime: runtime });

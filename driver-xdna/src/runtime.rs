@@ -11,7 +11,7 @@ use crate::kernel_dispatch::KernelDispatchAgent;
 use crate::library::{self, LibraryError, Named};
 use crate::npu::OpenNpu;
 use crate::session::Session;
-use crate::settings::AIE_HAL_TIME_LIMIT_MS;
+use crate::settings::{AIE_HAL_PDIS_PER_CONTEXT, AIE_HAL_TIME_LIMIT_MS};
 use aie_hal::environment::Reader;
 use aie_hal::{Arch, ArchRegistry, Environment};
 use hsa_sys::HsaApi;
@@ -144,6 +144,14 @@ pub(crate) fn time_limit() -> Duration {
     let limit = reader.number(&AIE_HAL_TIME_LIMIT_MS, 1..=u64::MAX).map_or(TIME_LIMIT, Duration::from_millis);
     reader.problems.iter().for_each(|problem| tracing::warn!("{problem}"));
     limit
+}
+
+/// Most PDIs of a context, where the user sets one.
+pub(crate) fn pdis_per_context() -> Option<usize> {
+    let mut reader = Reader::new(Environment::process());
+    let most = reader.number(&AIE_HAL_PDIS_PER_CONTEXT, 1..=usize::MAX);
+    reader.problems.iter().for_each(|problem| tracing::warn!("{problem}"));
+    most
 }
 
 /// Finds and starts the library.

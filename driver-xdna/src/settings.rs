@@ -10,6 +10,9 @@ aie_hal::settings! {
     section "Devices" {
         /// The real NPUs that a program may see, in this order. Set but empty: none.
         AIE_HAL_VISIBLE_DEVICES: "ordinals or ids, separated by commas" => "all";
+        /// Most PDIs of a hardware context. 1 is for machines where several of them time out (amd/xdna-driver issue 906); it costs a context
+        /// switch wherever the kernel file changes.
+        AIE_HAL_PDIS_PER_CONTEXT: "a number of at least 1" => "32, what the generation has";
     }
 
     section "AMD's runtime" {
