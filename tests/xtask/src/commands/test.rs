@@ -3,9 +3,6 @@
 //! Every stage is a program of its own, either cargo or this one with another command: a crash costs one stage, and each can
 //! be repeated alone exactly as it ran here. A stage that fails does not stop the others. Output goes straight through,
 //! so that the test runners' own summaries stay where they are; the last line counts the stages.
-//!
-//! When all stages run, those that mostly wait, for a download, a timer, a virtual machine, one core, run one after the other beside the
-//! rest, and what they say is shown when they end. The testbed is made first of these, while everything is compiled.
 
 use crate::session::Options;
 use crate::workspace;
@@ -14,14 +11,10 @@ use anyhow::{Context, Result, ensure};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, CommandFactory};
 use serde::Serialize;
-use std::fs::File;
-use std::io::{self, Read, Seek, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::panic::resume_unwind;
+use std::io::Write;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// What a stage runs.
@@ -40,16 +33,10 @@ struct Stage {
     program: Program,
     /// Its arguments, separated by blanks.
     arguments: &'static str,
-    /// Whether it runs beside others when all stages run.
-    is_beside: bool,
 }
 
 const fn xtask(name: &'static str, arguments: &'static str) -> Stage {
-    Stage { name, about: "", program: Program::Xtask, arguments, is_beside: false }
-}
-
-const fn beside(name: &'static str, arguments: &'static str) -> Stage {
-    Stage { is_beside: true, ..xtask(name, arguments) }
+    Stage { name, about: "", program: Program::Xtask, arguments }
 }
 
 const fn cargo(
@@ -58,7 +45,7 @@ const fn cargo(
     arguments: &'static str,
     environment: &'static [(&'static str, &'static str)],
 ) -> Stage {
-    Stage { name, about, program: Program::Cargo(environment), arguments, is_beside: false }
+    Stage { name, about, program: Program::Cargo(environment), arguments }
 }
 
 /// The stages in their order: quick ones first, and what builds most before what uses it.
@@ -74,7 +61,6 @@ const STAGES: &[Stage] = &[
         "doc --workspace --no-deps --keep-going",
         &[("RUSTDOCFLAGS", "-D warnings")],
     ),
-    beside(TESTBED, "testbed"),
     xtask("hsa-headers", "hsa-headers"),
     xtask("kernel-headers", "kernel-headers"),
     xtask("kernel-calls", "kernel-calls"),
@@ -88,7 +74,7 @@ const STAGES: &[Stage] = &[
     xtask("demo-rocr", "demo --driver rocr"),
     xtask("demo-emulated", "demo --emulated --flash-attention -n 2"),
     xtask("store", "store"),
-    beside("iron", "iron"),
+    xtask("iron", "iron"),
     xtask("operations", "gen operations --check"),
     xtask("environment", "gen environment --check"),
     xtask("backend-ops", "backend-ops --ci"),
@@ -105,23 +91,20 @@ const STAGES: &[Stage] = &[
     xtask("models", "models"),
     xtask("archs", "archs"),
     xtask("abi", "abi"),
-    beside("cmake", "cmake"),
+    xtask("cmake", "cmake"),
     xtask("rpc", "rpc"),
-    beside("faults", "faults"),
-    beside("faults-kernels", "faults --kernel legacy,6.14,7.2 --sample 6"),
-    beside("faults-rocr", "faults --driver rocr --sample 4"),
-    beside("stress", "stress --seconds 30"),
-    beside("stress-rocr", "stress --driver rocr --load pdis,queues --seconds 10"),
-    beside("vm", "vm check --ci"),
-    beside("package", "package check"),
+    xtask("faults", "faults"),
+    xtask("faults-kernels", "faults --kernel legacy,6.14,7.2 --sample 6"),
+    xtask("faults-rocr", "faults --driver rocr --sample 4"),
+    xtask("stress", "stress --seconds 30"),
+    xtask("stress-rocr", "stress --driver rocr --load pdis,queues --seconds 10"),
+    xtask("vm", "vm check --ci"),
+    xtask("package", "package check"),
     xtask("clients", "clients"),
-    beside("doctor", "doctor"),
+    xtask("doctor", "doctor"),
     xtask("selftest", "selftest"),
-    beside("bad-input", "bad-input"),
+    xtask("bad-input", "bad-input"),
 ];
-
-/// The stage that makes what all later ones use.
-const TESTBED: &str = "testbed";
 
 /// Stages that only run when they are named: what they need is not part of the project.
 const NAMED_STAGES: &[Stage] = &[xtask(REAL_PROGRAMS, REAL_PROGRAMS)];
@@ -187,14 +170,15 @@ pub fn run(args: &TestArgs, options: &Options) -> Result<ExitCode> {
     warn_of_little_room();
     // Found out first: a stage may replace the file this program was started from.
     let own = std::env::current_exe().context("cannot find this program's own file")?;
-    let started = Instant::now();
-    let run = Run { stages: &chosen, own: &own, programs: args.programs.as_deref(), options };
-    let rows = if args.names.is_empty() { run.in_two_lanes()? } else { run.in_order()? };
-    let seconds = started.elapsed();
+    let mut rows = Vec::with_capacity(chosen.len());
+    for (index, stage) in chosen.iter().enumerate() {
+        announce(&format!("stage {} of {}: {} ({})", index + 1, chosen.len(), stage.name, about(stage)));
+        rows.push(run_stage(stage, &own, args.programs.as_deref(), options)?);
+    }
     if options.json {
         output::json(&rows)?;
     } else {
-        print(&rows, seconds);
+        print(&rows);
     }
     let line = summary(&rows);
     if options.json {
@@ -246,101 +230,26 @@ fn about(stage: &Stage) -> String {
 
 fn announce(text: &str) {
     // A closed standard error must not end the tests.
-    let _ = writeln!(io::stderr().lock(), "\n== {text}");
+    let _ = writeln!(std::io::stderr().lock(), "\n== {text}");
 }
 
-/// Stages, and what they run with.
-struct Run<'a> {
-    stages: &'a [&'static Stage],
-    own: &'a Path,
-    programs: Option<&'a Path>,
-    options: &'a Options,
-}
-
-impl Run<'_> {
-    fn in_order(&self) -> Result<Vec<Row>> {
-        (0..self.stages.len()).map(|index| self.stage(index)).collect()
+fn run_stage(stage: &Stage, own: &Path, programs: Option<&Path>, options: &Options) -> Result<Row> {
+    let mut command = command(stage, own, options);
+    if let Some(programs) = programs.filter(|_| stage.name == REAL_PROGRAMS) {
+        command.arg("--programs").arg(programs);
     }
-
-    /// Those that run beside others on a thread of their own. What is behind the testbed in the list waits until that is there.
-    fn in_two_lanes(&self) -> Result<Vec<Row>> {
-        let (beside, others): (Vec<usize>, Vec<usize>) =
-            (0..self.stages.len()).partition(|index| self.stages[*index].is_beside);
-        let testbed = self.stages.iter().position(|stage| stage.name == TESTBED);
-        // Dropped when the testbed is there.
-        let (waits, ready) = mpsc::channel::<()>();
-        let mut rows = thread::scope(|scope| {
-            let beside = scope.spawn(move || {
-                let mut waits = testbed.map(|_| waits);
-                let mut rows = Vec::with_capacity(beside.len());
-                for index in beside {
-                    rows.push((index, self.quiet_stage(index)?));
-                    waits = waits.filter(|_| testbed != Some(index));
-                }
-                Ok(rows)
-            });
-            let mut rows = Vec::with_capacity(self.stages.len());
-            for index in others {
-                if testbed.is_some_and(|testbed| testbed < index) {
-                    // Nothing is ever sent.
-                    let _ = ready.recv();
-                }
-                rows.push((index, self.stage(index)?));
-            }
-            let beside: Result<Vec<(usize, Row)>> = beside.join().unwrap_or_else(|panic| resume_unwind(panic));
-            rows.extend(beside?);
-            anyhow::Ok(rows)
-        })?;
-        rows.sort_by_key(|(index, _)| *index);
-        Ok(rows.into_iter().map(|(_, row)| row).collect())
+    command.stdin(Stdio::null());
+    if options.json {
+        // Standard output belongs to our own JSON.
+        command.stdout(std::io::stderr().as_fd().try_clone_to_owned().context("cannot pass standard error on")?);
     }
-
-    /// Runs a stage and shows what it said when it has ended.
-    fn quiet_stage(&self, index: usize) -> Result<Row> {
-        let mut output = tempfile::tempfile().context("cannot make a file for a stage's output")?;
-        let row = self.run(self.stages[index], Some(&output))?;
-        output.rewind().context("cannot read a stage's output again")?;
-        let mut text = Vec::new();
-        output.read_to_end(&mut text).context("cannot read a stage's output again")?;
-        self.announce(index);
-        // A closed output must not end the tests.
-        let _ = if self.options.json { io::stderr().write_all(&text) } else { io::stdout().write_all(&text) };
-        Ok(row)
-    }
-
-    /// Runs a stage, whose output goes straight through.
-    fn stage(&self, index: usize) -> Result<Row> {
-        self.announce(index);
-        self.run(self.stages[index], None)
-    }
-
-    fn announce(&self, index: usize) {
-        let stage = self.stages[index];
-        announce(&format!("stage {} of {}: {} ({})", index + 1, self.stages.len(), stage.name, about(stage)));
-    }
-
-    /// Runs a stage, with its output into a file if there is one.
-    fn run(&self, stage: &Stage, output: Option<&File>) -> Result<Row> {
-        let mut command = command(stage, self.own, self.options);
-        if let Some(programs) = self.programs.filter(|_| stage.name == REAL_PROGRAMS) {
-            command.arg("--programs").arg(programs);
-        }
-        command.stdin(Stdio::null());
-        let copy = |file: io::Result<OwnedFd>| file.context("cannot pass an output on");
-        if let Some(file) = output {
-            command.stdout(copy(file.as_fd().try_clone_to_owned())?).stderr(copy(file.as_fd().try_clone_to_owned())?);
-        } else if self.options.json {
-            // Standard output belongs to our own JSON.
-            command.stdout(copy(io::stderr().as_fd().try_clone_to_owned())?);
-        }
-        let started = Instant::now();
-        // A stage that cannot be started is a failed one; the others still have something to say.
-        let (ok, end) = match command.status() {
-            Ok(status) => (status.success(), status.to_string()),
-            Err(error) => (false, format!("cannot be started: {error}")),
-        };
-        Ok(Row { stage: stage.name, command: shown(stage), end, seconds: started.elapsed().as_secs_f64(), ok })
-    }
+    let started = Instant::now();
+    // A stage that cannot be started is a failed one; the others still have something to say.
+    let (ok, end) = match command.status() {
+        Ok(status) => (status.success(), status.to_string()),
+        Err(error) => (false, format!("cannot be started: {error}")),
+    };
+    Ok(Row { stage: stage.name, command: shown(stage), end, seconds: started.elapsed().as_secs_f64(), ok })
 }
 
 fn command(stage: &Stage, own: &Path, options: &Options) -> Command {
@@ -373,13 +282,14 @@ fn shown(stage: &Stage) -> String {
     }
 }
 
-fn print(rows: &[Row], all: Duration) {
+fn print(rows: &[Row]) {
     let mut table = output::table(&["stage", "#seconds", "result"]);
     for row in rows {
         let result = if row.ok { output::good("ok") } else { output::bad(&format!("FAIL: {}", row.end)) };
         table.add_row([row.stage.to_owned(), format!("{:.1}", row.seconds), result]);
     }
-    table.add_row(["all".to_owned(), output::seconds(all), String::new()]);
+    let total: f64 = rows.iter().map(|row| row.seconds).sum();
+    table.add_row(["all".to_owned(), output::seconds(Duration::from_secs_f64(total)), String::new()]);
     crate::say!("\n{table}");
     for row in rows.iter().filter(|row| !row.ok) {
         crate::say!("{} {}; repeat it with: {}", output::bad("failed:"), row.stage, row.command);
@@ -423,8 +333,8 @@ mod tests {
             let line = format!("xtask {}{programs}", stage.arguments);
             assert!(cli.clone().try_get_matches_from(line.split(' ')).is_ok(), "{line}");
         }
-        // Timings and predictions are never judged, and `test` is this one.
-        let others = ["bench", "predict", "test", "help"];
+        // `testbed` only prepares, timings and predictions are never judged, and `test` is this one.
+        let others = ["testbed", "bench", "predict", "test", "help"];
         for command in cli.get_subcommands().map(clap::Command::get_name) {
             let stage = stages().any(|stage| stage.arguments.split(' ').next() == Some(command));
             assert!(stage || others.contains(&command), "`{command}` is no stage of `test`");
@@ -434,29 +344,12 @@ mod tests {
     #[test]
     fn a_failed_and_an_absent_program_are_failed_stages() {
         let trial = xtask("trial", "demo");
-        let options = options(false);
-        let run = |own: &str| {
-            let run = Run { stages: &[], own: Path::new(own), programs: None, options: &options };
-            run.run(&trial, None).unwrap()
-        };
-        let failed = run("/bin/false");
+        let failed = run_stage(&trial, Path::new("/bin/false"), None, &options(false)).unwrap();
         assert!(!failed.ok && failed.end.contains("exit status: 1"), "{}", failed.end);
-        let absent = run("/nowhere/xtask");
+        let absent = run_stage(&trial, Path::new("/nowhere/xtask"), None, &options(false)).unwrap();
         assert!(!absent.ok && absent.end.contains("cannot be started"), "{}", absent.end);
-        let passed = run("/bin/true");
+        let passed = run_stage(&trial, Path::new("/bin/true"), None, &options(false)).unwrap();
         assert_eq!(summary(&[failed, absent, passed]), "1 passed, 2 failed");
-    }
-
-    #[test]
-    fn two_lanes_give_rows_in_the_order_of_the_list() {
-        const LIST: [Stage; 4] = [xtask("a", "demo"), beside(TESTBED, "testbed"), xtask("b", "kld"), beside("c", "vm")];
-        let (own, options) = (Path::new("/bin/true"), options(false));
-        for skipped in [None, Some(TESTBED)] {
-            let stages: Vec<&Stage> = LIST.iter().filter(|stage| Some(stage.name) != skipped).collect();
-            let rows = Run { stages: &stages, own, programs: None, options: &options }.in_two_lanes().unwrap();
-            assert!(rows.iter().map(|row| row.stage).eq(stages.iter().map(|stage| stage.name)));
-            assert!(rows.iter().all(|row| row.ok));
-        }
     }
 
     #[test]
