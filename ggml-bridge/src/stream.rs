@@ -139,7 +139,7 @@ impl Stream {
         if !(is_first && plan.repeats && may_pass(&cause)) {
             return Err(ComputeError::Failed(cause));
         }
-        log::notice(&format!("{}: the graph is computed once more, in a new context", self.name()));
+        log::notice(&format!("{}: a graph is computed once more, in a new context: {cause}", self.name()));
         plan.flush().map_err(ComputeError::Flush)?;
         self.submit(&plan, commands, bindings)?;
         self.failure().map_or(Ok("repeated"), |cause| Err(ComputeError::Failed(cause)))
@@ -171,7 +171,7 @@ impl Stream {
 
     /// Waits for everything submitted, and takes why it failed, if it did.
     fn failure(&self) -> Option<WaitError> {
-        self.synchronize();
+        self.settle();
         self.in_flight.lock().failure.take()
     }
 
@@ -222,17 +222,24 @@ impl Stream {
 
     /// Waits for everything submitted and makes its results visible to the host.
     pub fn synchronize(&self) {
+        if let Some(cause) = self.settle() {
+            log::error(&format!("{}: a graph failed, its results are not valid: {cause}", self.name()));
+        }
+    }
+
+    /// The same; gives what to say of a failure, which is kept for the next graph.
+    fn settle(&self) -> Option<String> {
         let mut in_flight = self.in_flight.lock();
         if in_flight.plans.is_empty() {
-            return;
+            return None;
         }
         let begin = timeline::begin();
         let waited = in_flight.semaphore.wait_blocking(in_flight.value, None);
         if begin.is_some() {
             timeline::end(&format!("{} graphs", self.name()), "wait", begin, || "for the graphs submitted".to_owned());
         }
+        let failure = waited.as_ref().err().map(ToString::to_string);
         if let Err(cause) = waited {
-            log::error(&format!("{}: a graph failed, its results are not valid: {cause}", self.name()));
             in_flight.failure.get_or_insert(cause);
             // A failed timeline stays failed; the next graph gets a new one.
             if let Ok(semaphore) = self.context.hal.create_semaphore(0) {
@@ -245,6 +252,7 @@ impl Stream {
                 log::error(&format!("{}: results cannot be read back: {cause}", self.name()));
             }
         }
+        failure
     }
 
     /// The point that is reached when everything submitted so far is complete.

@@ -36,12 +36,18 @@ const SCRATCH_BASE: usize = 1 << (usize::BITS - 1);
 struct Operand {
     addresses: Range<usize>,
     reference: BufferRef,
+    /// Whether a source is there for its place only: what it holds makes no difference.
+    is_place: bool,
 }
 
 impl Operand {
     fn scratch(piece: &Range<usize>) -> Self {
         let reference = BufferRef::slot(0, piece.start, piece.len());
-        Self { addresses: SCRATCH_BASE + piece.start..SCRATCH_BASE + piece.end, reference }
+        Self { addresses: SCRATCH_BASE + piece.start..SCRATCH_BASE + piece.end, reference, is_place: false }
+    }
+
+    fn as_place(self) -> Self {
+        Self { is_place: true, ..self }
     }
 }
 
@@ -236,7 +242,7 @@ impl Recorder<'_> {
         for (slot, source) in view.sources.iter().enumerate() {
             if let Some(source) = source {
                 let never_read = result_source == Some(slot);
-                inputs.push(if never_read { self.operand(source)? } else { self.input(source)? });
+                inputs.push(if never_read { self.operand(source)?.as_place() } else { self.input(source)? });
             }
         }
         let updated = self.is_updated(&view.output, result_source);
@@ -254,7 +260,9 @@ impl Recorder<'_> {
     fn array(&mut self, view: &GraphNode, dispatch: &Dispatch, result_source: Option<usize>) -> Result<(), PlanError> {
         let updated = self.is_updated(&view.output, result_source);
         let direct = dispatch.arguments.iter().map(|argument| match (&argument.conversion, argument.tensors.role) {
-            (None, Role::Source(slot)) if result_source == Some(slot) => self.operand(&argument.view).map(Some),
+            (None, Role::Source(slot)) if result_source == Some(slot) => {
+                self.operand(&argument.view).map(|operand| Some(operand.as_place()))
+            }
             (None, Role::Output) if updated => self.operand(&argument.view).map(Some),
             _ => self.direct(argument),
         });
@@ -312,7 +320,7 @@ impl Recorder<'_> {
             (Some(function), Role::Source(_)) if view.weights => {
                 let copy = self.converted_weights(function, &view.span.range(), tensors);
                 let whole = |copy: Arc<dyn Buffer>| BufferRef::direct(&copy, 0, tensors.array.span_bytes());
-                Ok(copy.map(|copy| Operand { addresses: 0..0, reference: whole(copy) }))
+                Ok(copy.map(|copy| Operand { addresses: 0..0, reference: whole(copy), is_place: false }))
             }
             _ => Ok(None),
         }
@@ -439,7 +447,7 @@ impl Recorder<'_> {
         let addresses = view.span.range();
         self.used.insert(addresses.clone());
         let Binding { buffer, offset, length } = self.memory.find(&addresses)?;
-        Ok(Operand { addresses, reference: BufferRef::direct(&buffer, offset, length) })
+        Ok(Operand { addresses, reference: BufferRef::direct(&buffer, offset, length), is_place: false })
     }
 
     /// Orders a command after those it depends on, and notes what it writes.
@@ -450,8 +458,8 @@ impl Recorder<'_> {
         if self.hazards.command(&reads, &writes) {
             self.list.barrier();
         }
-        for part in reads.iter().flat_map(|read| self.written.missing(read)) {
-            self.taken.insert(part);
+        for input in inputs.iter().filter(|input| !input.is_place) {
+            self.written.missing(&input.addresses).into_iter().for_each(|part| self.taken.insert(part));
         }
         self.repeats &= !writes.iter().any(|write| self.taken.overlaps(write));
         for written in writes {

@@ -66,6 +66,31 @@ fn of_a_cache_only_what_others_may_have_written_is_flushed() {
     assert_eq!(flushed(cache), inputs + cache.span.length());
 }
 
+/// Copies between tensors by their numbers, and rows that are set in the last one, whose other rows nothing reads.
+#[rstest]
+#[case::one_way(&[[0, 1], [1, 2]], true)]
+#[case::over_what_was_read(&[[0, 1], [1, 0]], false)]
+#[case::over_a_result(&[[0, 1], [2, 1]], true)]
+#[case::over_a_result_that_was_read(&[[0, 1], [1, 2], [0, 1]], true)]
+#[case::in_place(&[[0, 0]], false)]
+fn graphs_that_keep_what_they_read_can_run_again(
+    #[case] copies: &[[usize; 2]],
+    #[case] repeats: bool,
+    #[values(false, true)] on_array: bool,
+) {
+    let context = if on_array { emulated() } else { context(JitPolicy::Off, false, false, true) };
+    let tensors = [0, 1, 2].map(|id| view(&context, id, DataType::F32, [64, 2, 1, 1]));
+    let copy =
+        |[from, to]: &[usize; 2]| GraphNode::new("CONT", OpParams::default(), tensors[*to], vec![Some(tensors[*from])]);
+    let places = view(&context, 3, DataType::I64, [2, 1, 1, 1]);
+    let cache = view(&context, 4, DataType::F16, [64, 1024, 1, 1]);
+    let output = TensorView { id: 5, view: true, ..cache };
+    let sources = vec![Some(tensors[0]), Some(places), Some(cache)];
+    let set = GraphNode::new("SET_ROWS", OpParams::default(), output, sources);
+    let nodes: Vec<GraphNode> = std::iter::once(set).chain(copies.iter().map(copy)).collect();
+    assert_eq!(Plan::build(&context, &Graph { nodes }).unwrap().repeats, repeats);
+}
+
 #[rstest]
 #[case::off(JitPolicy::Off, false, "compiling is off (GGML_HSA_JIT)")]
 #[case::off_with_a_compiler(JitPolicy::Off, true, "compiling is off (GGML_HSA_JIT)")]

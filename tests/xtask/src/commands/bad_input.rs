@@ -96,8 +96,8 @@ fn cases(session: &Session, dir: &Path) -> Result<Vec<Case>> {
         case("no memory for the weights", &["--device", "mock:aie2p?fault=alloc@1"], &["cannot be allocated"]),
         case("a lost device", &["--device", "mock:aie2p?fault=lost@3"], &["device lost", "exit code"]),
         case(
-            "a device that hangs once",
-            &["--device", "mock:aie2p?fault=timeout@3"],
+            "a device that hangs twice, also when the graph is repeated",
+            &["--device", "mock:aie2p?fault=timeout@3:2"],
             &["timeout", "reported an error"],
         ),
         // Every command from the third on: llama.cpp ignores a failure of its warm-up run, where the first ones are.
