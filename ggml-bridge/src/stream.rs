@@ -7,8 +7,8 @@
 //! ggml's `synchronize`; it is logged at once and fails the next graph of the stream.
 //!
 //! On an NPU a dispatch can be aborted because of a hang of another program, whose recovery restarts everybody's contexts, and answers
-//! of firmware get lost. So a graph that has failed when `compute` is about to return runs once more, in a new context, if it has not
-//! overwritten what it reads; what fails twice is an error.
+//! of firmware get lost. So a graph that is found to have failed runs once more, in a new context, if no other is in flight and it has
+//! not overwritten what it reads; what fails twice is an error.
 
 use crate::context::DeviceContext;
 use crate::graph::{GraphError, GraphSource, Signature};
@@ -16,8 +16,8 @@ use crate::log;
 use crate::plan::{Plan, PlanError};
 use crate::trace_file::{self, TraceFile};
 use aie_hal::{
-    Binding, BindingTable, Buffer, BufferParams, CommandList, DeviceError, Queue, Semaphore, Submission, SubmitError,
-    TimelinePoint, WaitError, timeline,
+    Binding, BindingTable, Buffer, BufferParams, CommandList, Device, DeviceError, Queue, Semaphore, Submission,
+    SubmitError, TimelinePoint, WaitError, timeline,
 };
 use parking_lot::Mutex;
 use std::ops::Range;
@@ -40,7 +40,48 @@ struct InFlight {
     value: u64,
     plans: Vec<Arc<Plan>>,
     waits: Vec<TimelinePoint>,
+    /// The graph that was submitted, with its bindings, if it is the only one.
+    alone: Option<(Arc<Plan>, BindingTable)>,
     failure: Option<WaitError>,
+}
+
+impl InFlight {
+    /// Submits a plan behind everything before it.
+    fn submit(
+        &mut self,
+        queue: &dyn Queue,
+        plan: &Arc<Plan>,
+        commands: &Arc<CommandList>,
+        bindings: BindingTable,
+    ) -> Result<(), SubmitError> {
+        let is_first = self.plans.is_empty() && self.waits.is_empty();
+        self.alone = is_first.then(|| (Arc::clone(plan), bindings.clone()));
+        let mut waits = std::mem::take(&mut self.waits);
+        let signal = |value| TimelinePoint { semaphore: Arc::clone(&self.semaphore), value };
+        if self.value > 0 {
+            waits.push(signal(self.value));
+        }
+        let signals = vec![signal(self.value + 1)];
+        let commands = Some(Arc::clone(commands));
+        queue.submit(Submission { waits, commands, bindings, signals })?;
+        self.value += 1;
+        if !self.plans.iter().any(|p| Arc::ptr_eq(p, plan)) {
+            self.plans.push(Arc::clone(plan));
+        }
+        Ok(())
+    }
+
+    fn wait(&self) -> Result<(), WaitError> {
+        self.semaphore.wait_blocking(self.value, None)
+    }
+
+    /// A failed timeline stays failed; the next graph gets a new one.
+    fn renew(&mut self, device: &dyn Device) {
+        if let Ok(semaphore) = device.create_semaphore(0) {
+            self.semaphore = semaphore;
+            self.value = 0;
+        }
+    }
 }
 
 /// A graph was not computed.
@@ -87,7 +128,8 @@ impl Stream {
     /// As [`aie_hal::Device::create_semaphore`].
     pub fn new(context: Arc<DeviceContext>, queue: Arc<dyn Queue>, asynchronous: bool) -> Result<Self, DeviceError> {
         let semaphore = context.hal.create_semaphore(0)?;
-        let in_flight = InFlight { semaphore, value: 0, plans: Vec::new(), waits: Vec::new(), failure: None };
+        let in_flight =
+            InFlight { semaphore, value: 0, plans: Vec::new(), waits: Vec::new(), alone: None, failure: None };
         Ok(Self { context, queue, asynchronous, plans: Mutex::default(), in_flight: Mutex::new(in_flight) })
     }
 
@@ -130,49 +172,15 @@ impl Stream {
         }
         plan.flush().map_err(ComputeError::Flush)?;
         let bindings = self.bindings(&mut plans, &plan)?;
-        let is_first = self.submit(&plan, commands, bindings.clone())?;
+        self.in_flight.lock().submit(&*self.queue, &plan, commands, bindings)?;
         self.context.statistics.graph(&plan.share, replayed, 1, &self.context.hal.counters());
-        if self.asynchronous && !plan.shared {
-            return Ok(how);
+        if !self.asynchronous || plan.shared {
+            self.settle();
+            if let Some(cause) = self.in_flight.lock().failure.take() {
+                return Err(ComputeError::Failed(cause));
+            }
         }
-        let Some(cause) = self.failure() else { return Ok(how) };
-        if !(is_first && plan.repeats && may_pass(&cause)) {
-            return Err(ComputeError::Failed(cause));
-        }
-        log::notice(&format!("{}: a graph is computed once more, in a new context: {cause}", self.name()));
-        plan.flush().map_err(ComputeError::Flush)?;
-        self.submit(&plan, commands, bindings)?;
-        self.failure().map_or(Ok("repeated"), |cause| Err(ComputeError::Failed(cause)))
-    }
-
-    /// Submits a plan behind everything before it. Returns whether nothing else was in flight.
-    fn submit(
-        &self,
-        plan: &Arc<Plan>,
-        commands: &Arc<CommandList>,
-        bindings: BindingTable,
-    ) -> Result<bool, SubmitError> {
-        let mut in_flight = self.in_flight.lock();
-        let is_first = in_flight.plans.is_empty() && in_flight.waits.is_empty();
-        let mut waits = std::mem::take(&mut in_flight.waits);
-        let signal = |value| TimelinePoint { semaphore: Arc::clone(&in_flight.semaphore), value };
-        if in_flight.value > 0 {
-            waits.push(signal(in_flight.value));
-        }
-        let signals = vec![signal(in_flight.value + 1)];
-        let commands = Some(Arc::clone(commands));
-        self.queue.submit(Submission { waits, commands, bindings, signals })?;
-        in_flight.value += 1;
-        if !in_flight.plans.iter().any(|p| Arc::ptr_eq(p, plan)) {
-            in_flight.plans.push(Arc::clone(plan));
-        }
-        Ok(is_first)
-    }
-
-    /// Waits for everything submitted, and takes why it failed, if it did.
-    fn failure(&self) -> Option<WaitError> {
-        self.settle();
-        self.in_flight.lock().failure.take()
+        Ok(how)
     }
 
     /// The plan of `graph`: a recent one, or a new one.
@@ -234,18 +242,24 @@ impl Stream {
             return None;
         }
         let begin = timeline::begin();
-        let waited = in_flight.semaphore.wait_blocking(in_flight.value, None);
+        let mut waited = in_flight.wait();
+        if let Err(cause) = &waited
+            && may_pass(cause)
+            && let Some((plan, bindings)) = in_flight.alone.take().filter(|(plan, _)| plan.repeats)
+        {
+            log::notice(&format!("{}: a graph is computed once more, in a new context: {cause}", self.name()));
+            in_flight.renew(&*self.context.hal);
+            if self.submit_again(&mut in_flight, &plan, bindings) {
+                waited = in_flight.wait();
+            }
+        }
         if begin.is_some() {
             timeline::end(&format!("{} graphs", self.name()), "wait", begin, || "for the graphs submitted".to_owned());
         }
         let failure = waited.as_ref().err().map(ToString::to_string);
         if let Err(cause) = waited {
             in_flight.failure.get_or_insert(cause);
-            // A failed timeline stays failed; the next graph gets a new one.
-            if let Ok(semaphore) = self.context.hal.create_semaphore(0) {
-                in_flight.semaphore = semaphore;
-                in_flight.value = 0;
-            }
+            in_flight.renew(&*self.context.hal);
         }
         for plan in std::mem::take(&mut in_flight.plans) {
             if let Err(cause) = plan.invalidate() {
@@ -253,6 +267,12 @@ impl Stream {
             }
         }
         failure
+    }
+
+    /// Submits a graph whose inputs are as they were. False if that is not possible.
+    fn submit_again(&self, in_flight: &mut InFlight, plan: &Arc<Plan>, bindings: BindingTable) -> bool {
+        let submit = |commands| in_flight.submit(&*self.queue, plan, commands, bindings).is_ok();
+        plan.flush().is_ok() && plan.commands().is_some_and(submit)
     }
 
     /// The point that is reached when everything submitted so far is complete.

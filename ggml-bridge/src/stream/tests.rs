@@ -73,7 +73,12 @@ fn a_failed_timeline_is_replaced() {
 #[case::silent(DeviceError::Timeout("never signalled".into()), false, true)]
 #[case::gone(lost(), false, false)]
 #[case::in_place(DeviceError::Execution("aborted".into()), true, false)]
-fn a_graph_that_failed_runs_once_more(#[case] cause: DeviceError, #[case] in_place: bool, #[case] is_repeated: bool) {
+fn a_graph_that_failed_runs_once_more(
+    #[case] cause: DeviceError,
+    #[case] in_place: bool,
+    #[case] is_repeated: bool,
+    #[values(false, true)] asynchronous: bool,
+) {
     let rig = |second: bool| {
         let mut device = doubles::device();
         let mut results =
@@ -93,12 +98,17 @@ fn a_graph_that_failed_runs_once_more(#[case] cause: DeviceError, #[case] in_pla
         let to = if in_place { Arc::clone(&from) } else { coherent(64) };
         let graph = OneNode::copy(&context, from, to);
         let queue = queue(1 + usize::from(is_repeated));
-        (Stream::new(context, queue, false).unwrap(), graph)
+        (Stream::new(context, queue, asynchronous).unwrap(), graph)
     };
-    let (stream, graph) = rig(true);
-    assert_eq!(stream.compute(&graph).is_ok(), is_repeated);
-    let (stream, graph) = rig(false);
-    assert!(matches!(stream.compute(&graph), Err(ComputeError::Failed(_))));
+    let fails = |second: bool| {
+        let (stream, graph) = rig(second);
+        let computed = stream.compute(&graph);
+        stream.synchronize();
+        let late = stream.in_flight.lock().failure.is_some();
+        assert!(if asynchronous { computed.is_ok() } else { !late });
+        computed.is_err() || late
+    };
+    assert_eq!((fails(true), fails(false)), (!is_repeated, true));
 }
 
 #[test]
