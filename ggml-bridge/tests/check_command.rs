@@ -2,7 +2,11 @@
 
 use aie_conformance::compiled;
 use aie_hal::ArchRegistry;
-use aie_hal::format::instructions::{InstructionStream, InstructionWriter};
+use aie_hal::format::cdo::CdoBuilder;
+use aie_hal::format::instructions::{Instruction, InstructionStream, InstructionWriter};
+use aie_hal::format::register::TileKind;
+use aie_hal::format::stream_switch::{Port, StreamSwitch};
+use aie_hal::format::{pdi, tile_address};
 use rstest::rstest;
 use std::fs;
 use std::process::{Command, Output};
@@ -19,7 +23,7 @@ fn kernel(arch: &str) -> tempfile::TempDir {
     let stream = InstructionStream::parse(artifact.instructions()).unwrap();
     let mut impatient = InstructionWriter::new(stream.header());
     for operation in stream.operations() {
-        if !matches!(operation, aie_hal::format::instructions::Instruction::Sync { .. }) {
+        if !matches!(operation, Instruction::Sync { .. }) {
             impatient.push(&operation);
         }
     }
@@ -56,6 +60,20 @@ fn what_is_wrong_is_named_with_its_place() {
         "{found}"
     );
     assert!(found["place"].as_str().unwrap().contains("(0,0)"), "{found}");
+}
+
+/// A PDI that the emulated array does not take is one with an error, and not unreadable.
+#[test]
+fn what_cannot_be_loaded_is_a_finding() {
+    let (folder, mut cdo) = (tempfile::tempdir().unwrap(), CdoBuilder::new());
+    for write in StreamSwitch(TileKind::Mem).circuit(Port::South(0), Port::North(4)).unwrap() {
+        cdo.write(tile_address(0, 1, write.offset).into(), write.value);
+    }
+    fs::write(folder.path().join("unwired.pdi"), pdi::write(&cdo).unwrap()).unwrap();
+    let ran = check(&folder, &["unwired.pdi", "--arch", "aie2"]);
+    let text = String::from_utf8(ran.stdout).unwrap();
+    assert!(text.contains("its switch has no wire from South 0 to North 4"), "{text}");
+    assert_eq!(ran.status.code(), Some(1));
 }
 
 #[rstest]

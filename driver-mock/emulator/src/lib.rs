@@ -9,19 +9,8 @@
 //! - [`design`] reads what a PDI and a stream configure, without running them.
 //!
 //! ```
-//! use aie_emulator::{Array, HostMemory};
+//! use aie_emulator::{Array, NoHost};
 //! use aie_isa::Isa;
-//!
-//! struct NoHost;
-//!
-//! impl HostMemory for NoHost {
-//!     fn read(&mut self, _: u64, _: &mut [u8]) -> bool {
-//!         false
-//!     }
-//!     fn write(&mut self, _: u64, _: &[u8]) -> bool {
-//!         false
-//!     }
-//! }
 //!
 //! // The core of tile (0, 2) stores 42 in its own memory.
 //! let isa = Isa::aie2();
@@ -43,7 +32,7 @@ pub mod core;
 pub mod design;
 
 pub use array::{
-    Array, ArrayError, HostMemory, Interval, LeftTokens, LoadError, LockValues, Occupation, Outcome, Resource, Rules,
-    Timing, Undefined, Use,
+    Array, ArrayError, HostMemory, Interval, LeftTokens, LoadError, LockValues, NoHost, Occupation, Outcome, Resource,
+    Rules, Timing, Undefined, Use,
 };
 pub use core::{Jumps, Loops};

@@ -333,7 +333,7 @@ fn write(b: &mut CoreBuilder, steps: &[Step], state: &State) {
 fn programs_by_chance_do_what_they_say(#[case] isa: &'static Isa, #[case] accumulators: usize) {
     let (mut made, mut pipelined) = (0, 0);
     let count = std::env::var("RANDOM_PROGRAMS").ok().and_then(|count| count.parse().ok()).unwrap_or(12);
-    // A value of the last iteration that nobody reads is on its way behind a loop of number 87.
+    // In number 87 a dead value of the last iteration arrives behind the loop.
     for seed in (1..=count).chain([87]) {
         let mut random = Random(0x9e37_79b9_7f4a_7c15u64.wrapping_mul(seed), accumulators > 0);
         let length = 8 + random.below(20);

@@ -1,19 +1,8 @@
 //! A core on the emulator: memory before, a program, memory after.
 
-use aie_emulator::{Array, HostMemory};
+use aie_emulator::{Array, NoHost};
 use aie_isa::Isa;
 use aie_jit_native::core::{Build, CoreBuilder, CoreProgram, LoopForm, Scheduling};
-
-struct NoHost;
-
-impl HostMemory for NoHost {
-    fn read(&mut self, _: u64, _: &mut [u8]) -> bool {
-        false
-    }
-    fn write(&mut self, _: u64, _: &[u8]) -> bool {
-        false
-    }
-}
 
 /// Where the core sees its own memory.
 pub const OWN: u32 = CoreBuilder::OWN_MEMORY;

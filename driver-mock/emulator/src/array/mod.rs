@@ -27,7 +27,7 @@ mod view;
 
 pub use clock::{Resource, Timing, Use};
 pub use error::{ArrayError, DmaProblem};
-pub use host::HostMemory;
+pub use host::{HostMemory, NoHost};
 pub use loader::{LoadError, Outcome};
 pub use report::{Report, Waiter, What, Who};
 pub use rules::{LeftTokens, LockValues, Rules, Undefined};

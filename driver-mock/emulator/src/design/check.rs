@@ -214,6 +214,6 @@ pub(super) fn outside(arch: &Arch, address: u64) -> Problem {
     Problem { tile: None, what }
 }
 
-fn name(channel: ChannelId) -> String {
+pub(super) fn name(channel: ChannelId) -> String {
     format!("{} {}", channel.direction, channel.channel)
 }

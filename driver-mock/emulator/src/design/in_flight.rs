@@ -1,10 +1,11 @@
 //! What a stream has in flight when it goes on: queues that overflow, descriptors that are written while a channel may still use them,
-//! tokens that nobody waits for, addresses without a descriptor.
+//! tokens that are not waited for, addresses without a descriptor.
 //!
 //! A task counts as ended when the stream has waited for a token of it, or of a task that it began later: what has come out has taken
 //! what was put in before. That is less than silicon demands, but it is what published designs rely on. A poll of a tile's register, or
 //! a wait for tokens of any channels, may be for anything, so it ends all that it can.
 
+use super::check::name;
 use super::position::Position;
 use super::stream::Action;
 use super::tile::{ChannelId, Task};
@@ -24,10 +25,6 @@ type Place = (u8, u8, u8, u8);
 
 fn place((column, row): (u8, u8), channel: ChannelId) -> Place {
     (column, row, channel.direction.code(), channel.channel)
-}
-
-fn name(channel: ChannelId) -> String {
-    format!("{} {}", channel.direction, channel.channel)
 }
 
 /// Follows a stream from its beginning.

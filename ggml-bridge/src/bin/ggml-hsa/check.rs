@@ -4,9 +4,8 @@
 
 use crate::disassemble::{self, KernelFiles};
 use crate::output::{complain, counted, json, say};
-use aie_emulator::array::HostMemory;
-use aie_emulator::design::Design;
-use aie_emulator::{Array, Rules, Undefined};
+use aie_emulator::design::{Design, Problem};
+use aie_emulator::{Array, NoHost, Rules, Undefined};
 use aie_hal::Arch;
 use aie_hal::format::pdi::Pdi;
 use aie_isa::Isa;
@@ -50,6 +49,9 @@ struct Report {
     programs: usize,
     /// Operations of the stream.
     operations: usize,
+    errors: usize,
+    /// Also those that are not listed.
+    warnings: usize,
     findings: Vec<Found>,
 }
 
@@ -73,35 +75,40 @@ pub fn run(arguments: &CheckArguments) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let errors = report.findings.iter().filter(|found| found.severity == "error").count();
     if arguments.json {
         json(&report);
     } else {
-        print(&report, errors);
+        print(&report);
     }
-    if errors == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if report.errors == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn report(arguments: &CheckArguments) -> Result<Report, String> {
     disassemble::with_source(&arguments.files, |arch, source| {
         let design = Design::read(arch, source).map_err(|cause| cause.to_string())?;
         let mut findings: Vec<Found> = design.problems.iter().map(of_array).collect();
-        let programs = programs(arch, &source.pdi)?;
+        let isa = Isa::for_arch(&arch.name).ok_or_else(|| format!("there are no instructions of `{}`", arch.name))?;
+        let (programs, rejected) = programs(arch, isa, &source.pdi);
+        findings.extend(rejected);
         for (code, cores) in &programs {
-            findings.extend(of_program(arch, code, cores));
+            findings.extend(of_program(isa, code, cores));
         }
+        let errors = findings.iter().filter(|found| found.severity == "error").count();
+        let warnings = findings.len() - errors;
         findings.retain(|found| arguments.warnings || found.severity == "error");
         Ok(Report {
             arch: arch.name.clone(),
             cores: programs.values().map(Vec::len).sum(),
             programs: programs.len(),
             operations: design.stream.map_or(0, |stream| stream.steps.len()),
+            errors,
+            warnings,
             findings,
         })
     })
 }
 
-fn of_array(problem: &aie_emulator::design::Problem) -> Found {
+fn of_array(problem: &Problem) -> Found {
     let place = problem.tile.map_or_else(|| "stream".to_owned(), |tile| tile.to_string());
     Found { severity: "error", rule: "array", place, what: problem.what.clone() }
 }
@@ -112,43 +119,27 @@ const DELAY_SLOTS: usize = 26;
 /// Code, and the cores that have it by column and row.
 type Programs = BTreeMap<Vec<u8>, Vec<(u8, u8)>>;
 
-/// What is in program memory of the cores, once for each program.
-fn programs(arch: &Arch, pdi: &Pdi<'_>) -> Result<Programs, String> {
-    let isa = isa(arch)?;
+/// What is in program memory of the cores, once for each program, and where the emulated array stops loading the PDI, if it does.
+fn programs(arch: &Arch, isa: &'static Isa, pdi: &Pdi<'_>) -> (Programs, Option<Found>) {
     // Code alone counts, and zeros behind it are none.
     let mut rules = Rules::default();
     rules.undefined = Undefined::Zero;
     let (columns, rows) = (arch.array.columns as u8, arch.array.rows as u8);
     let mut array = Array::with_rules(isa, columns, rows, rules);
-    array.load(pdi, &mut NoHost).map_err(|cause| format!("the PDI cannot be loaded: {cause}"))?;
+    let rejected = array.load(pdi, &mut NoHost).err().map(|cause| {
+        let (place, what) = ("PDI".to_owned(), format!("the emulated array stops loading it: {cause}"));
+        Found { severity: "error", rule: "array", place, what }
+    });
     let mut programs = Programs::new();
     for (column, row, code) in array.programs() {
         // The zeros at its end may be bundles: the delay slots of a jump.
         let code = [code, &[0; DELAY_SLOTS]].concat();
         programs.entry(code).or_default().push((column, row));
     }
-    Ok(programs)
+    (programs, rejected)
 }
 
-/// A PDI moves nothing while it is loaded.
-struct NoHost;
-
-impl HostMemory for NoHost {
-    fn read(&mut self, _: u64, _: &mut [u8]) -> bool {
-        false
-    }
-
-    fn write(&mut self, _: u64, _: &[u8]) -> bool {
-        false
-    }
-}
-
-fn isa(arch: &Arch) -> Result<&'static Isa, String> {
-    Isa::for_arch(&arch.name).ok_or_else(|| format!("there are no instruction tables of generation `{}`", arch.name))
-}
-
-fn of_program(arch: &Arch, code: &[u8], cores: &[(u8, u8)]) -> Vec<Found> {
-    let Ok(isa) = isa(arch) else { return Vec::new() };
+fn of_program(isa: &'static Isa, code: &[u8], cores: &[(u8, u8)]) -> Vec<Found> {
     let others = cores.len() - 1;
     let (column, row) = cores[0];
     let more = if others == 0 { String::new() } else { format!(" and {}", counted(others, "other")) };
@@ -166,17 +157,18 @@ fn of_program(arch: &Arch, code: &[u8], cores: &[(u8, u8)]) -> Vec<Found> {
     found.collect()
 }
 
-fn print(report: &Report, errors: usize) {
+fn print(report: &Report) {
     for Found { severity, place, what, rule } in &report.findings {
         say(&format!("{severity}: {place}: {what} [{rule}]"));
     }
+    let unlisted = if report.warnings > 0 && report.findings.len() == report.errors { " (--warnings)" } else { "" };
     say(&format!(
-        "{}: {} in {}, {} of the stream: {}, {}",
+        "{}: {} in {}, {} of the stream: {}, {}{unlisted}",
         report.arch,
         counted(report.programs, "program"),
         counted(report.cores, "core"),
         counted(report.operations, "operation"),
-        counted(errors, "error"),
-        counted(report.findings.len() - errors, "warning")
+        counted(report.errors, "error"),
+        counted(report.warnings, "warning")
     ));
 }

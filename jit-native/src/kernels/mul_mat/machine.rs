@@ -66,9 +66,6 @@ mod tests {
         let report = check(&Program::new(isa, &program.code).with_data(vec![own]));
         let rejections: Vec<String> = report.rejections().map(ToString::to_string).collect();
         assert!(rejections.is_empty(), "{}", rejections.join("\n"));
-        for report in &program.loops {
-            println!("{report:?}");
-        }
         println!("{} bytes, {} bundles, {} reads followed", report.bytes, report.bundles, report.reads);
         assert!(report.bytes <= 16 * 1024);
     }

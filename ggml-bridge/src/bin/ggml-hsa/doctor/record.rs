@@ -8,6 +8,7 @@ use super::privacy::Redactor;
 use aie_driver_xdna::direct;
 use aie_driver_xdna::discovery::FoundNpu;
 use aie_driver_xdna::sysfs::{self, PciDevice};
+use aie_jit_native::core::LoopForm;
 use ggml_hsa::selftest::Outcome;
 use ggml_hsa::selftest::npu::Npu;
 use ggml_hsa::selftest::record::Record as Kept;
@@ -84,7 +85,7 @@ pub struct RecordedNpu {
 pub struct RecordedTest {
     /// The NPU's name.
     pub npu: String,
-    /// A family of the library's own kernels, or `imported-memory`.
+    /// A family of the library's own kernels, `hardware-loops`, or `imported-memory`.
     pub family: String,
     /// As `ggml-hsa selftest` says it: `right`, `wrong`, `hung`, `failed`; `untested`: nothing is known under this firmware, kernel and
     /// library.
@@ -155,9 +156,7 @@ fn tested(npu: &FoundNpu, machine: &Machine, redactor: &Redactor) -> Vec<Recorde
         .filter(|subject| subject.is_for(arch))
         .map(|subject| {
             let outcome = turn.as_ref().and_then(|(id, turn)| {
-                [subject.key(arch), format!("{}-jnz", subject.name()).into()]
-                    .iter()
-                    .find_map(|key| turn.outcome(id, key))
+                [subject.key(arch), subject.key(&LoopForm::Jnz.on(arch))].iter().find_map(|key| turn.outcome(id, key))
             });
             let word = outcome.as_ref().map_or("untested", Outcome::word).to_owned();
             let reason = outcome.filter(|outcome| *outcome != Outcome::Right);
