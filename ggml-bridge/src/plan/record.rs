@@ -46,7 +46,7 @@ impl Operand {
         Self { addresses: SCRATCH_BASE + piece.start..SCRATCH_BASE + piece.end, reference, is_place: false }
     }
 
-    fn as_place(self) -> Self {
+    fn into_place(self) -> Self {
         Self { is_place: true, ..self }
     }
 }
@@ -242,7 +242,7 @@ impl Recorder<'_> {
         for (slot, source) in view.sources.iter().enumerate() {
             if let Some(source) = source {
                 let never_read = result_source == Some(slot);
-                inputs.push(if never_read { self.operand(source)?.as_place() } else { self.input(source)? });
+                inputs.push(if never_read { self.operand(source)?.into_place() } else { self.input(source)? });
             }
         }
         let updated = self.is_updated(&view.output, result_source);
@@ -261,7 +261,7 @@ impl Recorder<'_> {
         let updated = self.is_updated(&view.output, result_source);
         let direct = dispatch.arguments.iter().map(|argument| match (&argument.conversion, argument.tensors.role) {
             (None, Role::Source(slot)) if result_source == Some(slot) => {
-                self.operand(&argument.view).map(|operand| Some(operand.as_place()))
+                self.operand(&argument.view).map(|operand| Some(operand.into_place()))
             }
             (None, Role::Output) if updated => self.operand(&argument.view).map(Some),
             _ => self.direct(argument),
