@@ -118,7 +118,7 @@ pub struct PciId {
 }
 
 /// A quantity on which machines, firmwares or authors differ: the smallest and the largest published value, and one to expect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Estimate {
     /// The smallest published value.
@@ -145,16 +145,37 @@ pub struct CostModel {
     /// One operation of an instruction stream (a write, a block write, a push to a task queue), in nanoseconds. The command
     /// processor executes them one after the other.
     pub operation_ns: Estimate,
-    /// From one task of a channel to the next when the channel was idle in between, in cycles of the array.
-    pub task_start_idle_cycles: Estimate,
-    /// The same when the next task was already in the channel's queue.
-    pub task_start_busy_cycles: Estimate,
     /// Reachable DDR bandwidth of all shim channels together, in bytes per second and direction.
     pub ddr_bytes_per_second: Estimate,
+    /// What a piece of DDR that a channel moves without a gap costs besides its own bytes, in bytes.
+    pub ddr_piece_bytes: Estimate,
     /// What one shim channel reads alone, in bytes per second.
     pub channel_bytes_per_second: Estimate,
     /// Array clock in MHz, from the lowest step of the kernel driver to the highest that was measured.
     pub clock_mhz: Estimate,
+    /// What passes within the array.
+    pub delays: Delays,
+}
+
+/// What passes in the array besides the bundles of its cores and the words of its channels, in cycles of its clock. By default
+/// nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Delays {
+    /// An access of a core that needs the memory bank of another access of its bundle.
+    pub bank_conflict: u64,
+    /// A lock request of a core, although it is granted at once.
+    pub lock_request: u64,
+    /// A word on its way from the switch of one tile to that of the next.
+    pub hop: u64,
+    /// From the start of a shim channel's first task in a dispatch to its first word, from memory.
+    pub first_read: u64,
+    /// The same for a channel that writes to memory.
+    pub first_write: u64,
+    /// From the start of one task of a shim channel to that of the next, when the channel was idle in between.
+    pub task_start_idle: Estimate,
+    /// The same when the next task was already in the channel's queue.
+    pub task_start_busy: Estimate,
 }
 
 impl Estimate {
@@ -171,6 +192,13 @@ impl CostModel {
     pub fn transfer_ns(bytes: u64, bytes_per_second: u64) -> u64 {
         let ns = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(bytes_per_second.max(1)));
         u64::try_from(ns).unwrap_or(u64::MAX)
+    }
+
+    /// Nanoseconds in which DDR passes `bytes` one way that are `pieces` without a gap in them, by the expected costs.
+    #[must_use]
+    pub fn ddr_ns(&self, bytes: u64, pieces: u64) -> u64 {
+        let gaps = self.ddr_piece_bytes.expected.saturating_mul(pieces);
+        Self::transfer_ns(bytes.saturating_add(gaps), self.ddr_bytes_per_second.expected)
     }
 
     /// Nanoseconds that a dispatch takes whose stream has `operations` and which moves `bytes`, at the slow ends of the ranges. What

@@ -2,14 +2,17 @@
 
 mod relay;
 
-use aie_emulator::{Array, ArrayError, Resource};
+use aie_emulator::{Array, ArrayError, Outcome, Resource, Rules, Timing};
+use aie_hal::arch::{Delays, Estimate};
 use aie_hal::format::core_control;
-use aie_hal::format::dma_channel::Direction;
+use aie_hal::format::dma_channel::{Direction, DmaChannel, DmaTask};
 use aie_hal::format::instructions::{Header, Instruction, InstructionStream, InstructionWriter};
 use aie_hal::format::lock::Lock;
 use aie_hal::format::register::TileKind;
+use aie_hal::format::tile_address;
 use aie_isa::Isa;
-use relay::{At, Host, relay, words, write};
+use relay::{At, Host, relay, relay_under, words, write};
+use rstest::rstest;
 
 const PROGRAM: u32 = 0x2_0000;
 /// Values that go from one core to the next.
@@ -160,17 +163,27 @@ fn of_several_faults_the_first_tile_is_reported_on_any_number_of_threads() {
 const RELAYED: u32 = 16 << 10;
 const BUFFER: u32 = 1 << 10;
 
+/// Waits for the relay's token.
+const END: Instruction<'_> =
+    Instruction::Sync { direction: Direction::StreamToMemory, column: 0, row: 0, columns: 1, rows: 1, channel: 0 };
+
+fn execute(array: &mut Array, host: &mut Host, operations: &[Instruction<'_>]) -> Timing {
+    let mut writer = InstructionWriter::new(Header::aie2(1));
+    for operation in operations {
+        writer.push(operation);
+    }
+    let stream = writer.finish().unwrap();
+    let outcome = array.execute(&InstructionStream::parse(&stream).unwrap(), &[], host).unwrap();
+    assert_eq!(outcome, Outcome::Completed);
+    array.timing().clone()
+}
+
 /// Cycles of the relay.
 fn relay_cycles(buffers: u8) -> u64 {
     let mut array = relay(RELAYED, BUFFER, buffers);
-    let mut writer = InstructionWriter::new(Header::aie2(1));
-    let direction = Direction::StreamToMemory;
-    writer.push(&Instruction::Sync { direction, column: 0, row: 0, columns: 1, rows: 1, channel: 0 });
-    let stream = writer.finish().unwrap();
     let mut host = Host::with_words(RELAYED as usize);
-    array.execute(&InstructionStream::parse(&stream).unwrap(), &[], &mut host).unwrap();
+    let timing = execute(&mut array, &mut host, &[END]);
     assert!(host.0[0] == host.0[1]);
-    let timing = array.timing();
     let bound = timing.bound().unwrap();
     assert!(matches!(bound.resource, Resource::Channel { .. }), "{bound}");
     assert_eq!((bound.column, bound.row, bound.busy), (0, 0, u64::from(RELAYED)));
@@ -192,4 +205,103 @@ fn one_buffer_does_not() {
     let cycles = relay_cycles(1);
     let ported = u64::from(RELAYED / BUFFER) * 32;
     assert!((expected - ported..expected + 32).contains(&cycles), "{cycles} cycles, expected {expected}");
+}
+
+fn rules(delays: Delays) -> Rules {
+    let mut rules = Rules::default();
+    rules.delays = delays;
+    rules
+}
+
+/// Cycles of a relay of so many words, read by tasks of so many.
+fn delayed_cycles(delays: Delays, length: u32, read: u32) -> u64 {
+    let mut array = relay_under(rules(delays), length, read, 64, 2);
+    execute(&mut array, &mut Host::with_words(length as usize), &[END]).cycles
+}
+
+#[test]
+fn hops_and_the_first_word_are_waited_for_once() {
+    let none = Delays::default();
+    let plain = delayed_cycles(none, 256, 256);
+    assert_eq!(delayed_cycles(Delays { first_read: 750, ..none }, 256, 256), plain + 750);
+    // From the shim to the mem tile and back.
+    assert_eq!(delayed_cycles(Delays { hop: 4, ..none }, 256, 256), plain + 2 * 4);
+    // That has come to its start long before the first word comes.
+    assert_eq!(delayed_cycles(Delays { first_read: 750, first_write: 170, ..none }, 256, 256), plain + 750);
+}
+
+#[test]
+fn tasks_in_a_queue_start_apart() {
+    let none = Delays::default();
+    let delays = Delays { task_start_busy: Estimate::exactly(520), task_start_idle: Estimate::exactly(2800), ..none };
+    assert_eq!(delayed_cycles(delays, 256, 64), delayed_cycles(none, 256, 64) + 3 * (520 - 64));
+    // Tasks that take longer than that follow each other.
+    assert_eq!(delayed_cycles(delays, 1600, 800), delayed_cycles(none, 1600, 800));
+}
+
+#[test]
+fn a_task_for_an_idle_channel_starts_late() {
+    let delays = Delays {
+        task_start_busy: Estimate::exactly(520),
+        task_start_idle: Estimate::exactly(2800),
+        ..Delays::default()
+    };
+    let push = |direction, descriptor, token| {
+        let channel = DmaChannel::new(TileKind::Shim, direction, 0).unwrap();
+        let address = u64::from(tile_address(0, 0, channel.task_queue()));
+        Instruction::Write { address, value: DmaTask { descriptor, repeat: 0, token }.encode() }
+    };
+    let again = [push(Direction::StreamToMemory, 1, true), push(Direction::MemoryToStream, 0, false), END];
+    let twice = [&[END][..], &again].concat();
+    let cycles = |delays, operations: &[Instruction<'_>]| {
+        let mut array = relay_under(rules(delays), 64, 64, 64, 2);
+        execute(&mut array, &mut Host::with_words(64), operations).cycles
+    };
+    let once = cycles(Delays::default(), &[END]);
+    assert_eq!(cycles(delays, &[END]), once);
+    assert_eq!(cycles(delays, &twice), 2800 + once);
+    // Another dispatch begins anew.
+    let mut array = relay_under(rules(delays), 64, 64, 64, 2);
+    let mut host = Host::with_words(64);
+    execute(&mut array, &mut host, &[END]);
+    assert!(execute(&mut array, &mut host, &again).cycles < 2 * once);
+}
+
+#[test]
+fn pieces_of_host_memory_are_counted() {
+    let mut array = relay(256, 64, 2);
+    let timing = execute(&mut array, &mut Host::with_words(256), &[END]);
+    assert_eq!(timing.host_traffic(Direction::MemoryToStream), (1024, 1));
+    let mut array = relay_under(Rules::default(), 256, 64, 64, 2);
+    let timing = execute(&mut array, &mut Host::with_words(256), &[END]);
+    assert_eq!(timing.host_traffic(Direction::MemoryToStream), (1024, 4));
+    assert_eq!(timing.host_traffic(Direction::StreamToMemory), (1024, 1));
+}
+
+/// Bits of a core's status: whether it has come to `done`.
+const CORE_STATUS: u32 = 0x3_2004;
+const CORE_DONE: u32 = 1 << 20;
+
+/// The second access of a bundle waits for the first where both need a bank, and each request of a lock takes a cycle.
+#[rstest]
+#[case::loads_in_one_bank("vlda wl0, [p0, #0]; vldb wl2, [p1, #0]", 0x7_0000, 0x7_2000, 1)]
+#[case::loads_in_two("vlda wl0, [p0, #0]; vldb wl2, [p1, #0]", 0x7_0000, 0x7_4000, 0)]
+#[case::a_load_and_a_store("vldb wl0, [p0, #0]; vst wl2, [p1, #0]", 0x7_0000, 0x7_2000, 1)]
+#[case::words_in_two_halves("lda r0, [p0, #0]; st r1, [p1, #0]", 0x7_0000, 0x7_2010, 0)]
+#[case::words_in_one_half("lda r0, [p0, #0]; st r1, [p1, #0]", 0x7_0000, 0x7_2020, 1)]
+#[case::a_lock("rel #48, r17", 0x7_0000, 0x7_0000, 10)]
+fn what_a_core_waits_for(#[case] bundle: &str, #[case] first: u32, #[case] second: u32, #[case] cycles: u64) {
+    let text = format!(
+        "movxm p0, #{first:#x}\nmovxm p1, #{second:#x}\nmova r17, #1\nnop\nnop\nnop\n{}done",
+        format!("{bundle}\n").repeat(7)
+    );
+    let delays = Delays { bank_conflict: 1, lock_request: 10, ..Delays::default() };
+    let mut array = Array::with_rules(Isa::aie2(), 1, 3, rules(delays));
+    let core = (0, 2);
+    program(&mut array, core, &text);
+    write(&mut array, core, core_control::enable(true));
+    let address = u64::from(tile_address(0, 2, CORE_STATUS));
+    let done = Instruction::MaskPoll { address, value: CORE_DONE, mask: CORE_DONE };
+    let timing = execute(&mut array, &mut no_host(), &[done]);
+    assert_eq!(timing.core().unwrap().stalled, 7 * cycles);
 }

@@ -62,7 +62,7 @@ impl VirtualClock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use aie_hal::arch::Estimate;
+    use aie_hal::arch::{Delays, Estimate};
 
     fn clock() -> VirtualClock {
         VirtualClock::new(CostModel {
@@ -71,11 +71,11 @@ mod tests {
             chain_ns: 50_000,
             command_ns: 30_000,
             operation_ns: Estimate { low: 86, expected: 190, high: 420 },
-            task_start_idle_cycles: Estimate::exactly(2800),
-            task_start_busy_cycles: Estimate::exactly(520),
             ddr_bytes_per_second: Estimate { low: 45_000_000_000, expected: 50_000_000_000, high: 57_000_000_000 },
+            ddr_piece_bytes: Estimate::exactly(256),
             channel_bytes_per_second: Estimate::exactly(12_800_000_000),
             clock_mhz: Estimate::exactly(1800),
+            delays: Delays::default(),
         })
     }
 

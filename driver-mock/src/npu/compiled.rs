@@ -12,9 +12,10 @@ use super::overlay::{Overlay, Writable};
 use super::trace::Trace;
 use super::{ContextId, WATCHDOG_NS};
 use aie_device_memory::Span;
-use aie_emulator::{Array, HostMemory, Loops, Outcome, Rules};
+use aie_emulator::{Array, HostMemory, Loops, Outcome, Rules, Timing};
 use aie_hal::arch::Arch;
 use aie_hal::artifact::KernelArtifact;
+use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::instructions::{ARRAY_OFFSET, InstructionStream, TRANSLATED_ARGUMENTS};
 use aie_hal::format::pdi::Pdi;
 use aie_hal::format::reference;
@@ -183,14 +184,14 @@ impl CompiledArray {
         let ran = if self.others.is_empty() {
             let mut memory = memory();
             let ran = self.run_in(&mut order, &run, &mut memory, true);
-            ran.map_err(|error| memory.rejected.take().unwrap_or(error)).map(|cycles| (cycles, memory))
+            ran.map_err(|error| memory.rejected.take().unwrap_or(error)).map(|busy_ns| (busy_ns, memory))
         } else {
             self.run_in_all(&mut order, &run, memory)
         };
         self.order = order;
-        let (cycles, memory) = ran.inspect_err(|_| self.forget())?;
+        let (busy_ns, memory) = ran.inspect_err(|_| self.forget())?;
         Ok(Completed {
-            busy_ns: cycles * 1000 / self.arch.cost.clock_mhz.expected.max(1),
+            busy_ns,
             operations: stream.operations().count() as u64,
             written: memory.written,
         })
@@ -211,7 +212,7 @@ impl CompiledArray {
     ) -> Result<(u64, ArgumentMemory<'a>), String> {
         let mut expected = Overlay::over(memory());
         let ran = self.run_in(order, run, &mut expected, true);
-        let cycles = ran.map_err(|error| expected.memory().rejected.clone().unwrap_or(error))?;
+        let busy_ns = ran.map_err(|error| expected.memory().rejected.clone().unwrap_or(error))?;
         let mut others = std::mem::take(&mut self.others);
         let compared = others.iter_mut().try_for_each(|other| {
             let mut found = Overlay::over(memory());
@@ -227,10 +228,10 @@ impl CompiledArray {
             Err(format!("it depends on the order of events: in that of seed {seed}, {what}"))
         });
         self.others = others;
-        compared.map(|()| (cycles, expected.commit()))
+        compared.map(|()| (busy_ns, expected.commit()))
     }
 
-    /// Runs a dispatch in one order. Gives the cycles that it took.
+    /// Runs a dispatch in one order. Gives the nanoseconds that it took.
     fn run_in(
         &mut self,
         order: &mut Order,
@@ -266,9 +267,19 @@ impl CompiledArray {
                 return Err(format!("operation {operation} of its stream waits forever: {report}"));
             }
         }
-        let cycles = array.timing().cycles;
+        let busy_ns = self.busy_ns(array.timing());
         order.loaded = Some((run.place, array));
-        Ok(cycles)
+        Ok(busy_ns)
+    }
+
+    /// For how long the array or its memory was busy, whatever takes longer.
+    fn busy_ns(&self, timing: &Timing) -> u64 {
+        let cost = &self.arch.cost;
+        let memory_ns = [Direction::MemoryToStream, Direction::StreamToMemory].map(|direction| {
+            let (bytes, pieces) = timing.host_traffic(direction);
+            cost.ddr_ns(bytes, pieces)
+        });
+        memory_ns.into_iter().fold(timing.cycles * 1000 / cost.clock_mhz.expected.max(1), u64::max)
     }
 
     fn array(&self, mut rules: Rules) -> Result<Array, String> {
@@ -278,6 +289,7 @@ impl CompiledArray {
         let size = |count: usize| u8::try_from(count).map_err(|_| format!("an array of {count} columns or rows"));
         let (columns, rows) = (size(arch.array.columns)?, size(arch.array.rows)?);
         rules.loops = self.loops;
+        rules.delays = arch.cost.delays;
         let mut array = Array::with_rules(isa, columns, rows, rules);
         array.set_cycle_limit(self.cycle_limit);
         Ok(array)
@@ -287,7 +299,7 @@ impl CompiledArray {
 /// What a kernel that has signalled did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Completed {
-    /// Nanoseconds for which the array was busy with it.
+    /// Nanoseconds for which the array was busy with it, or the memory with what the array read or wrote, if that took longer.
     pub busy_ns: u64,
     /// Operations of the stream that it ran.
     pub operations: u64,

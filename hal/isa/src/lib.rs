@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
+mod bank;
 mod decode;
 mod encode;
 mod listing;
@@ -25,6 +26,7 @@ mod model;
 mod operand_timing;
 
 pub use assemble::AssembleError;
+pub use bank::share_bank;
 pub use decode::{Bundle, DecodeError, Decoded, Value, Values};
 pub use encode::EncodeError;
 pub use listing::Listing;

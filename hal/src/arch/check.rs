@@ -135,11 +135,12 @@ fn check_limits(arch: &Arch) -> Result<(), ContradictionError> {
 fn check_cost(cost: &CostModel) -> Result<(), ContradictionError> {
     for (key, value) in [
         ("operation_ns", cost.operation_ns),
-        ("task_start_idle_cycles", cost.task_start_idle_cycles),
-        ("task_start_busy_cycles", cost.task_start_busy_cycles),
         ("ddr_bytes_per_second", cost.ddr_bytes_per_second),
+        ("ddr_piece_bytes", cost.ddr_piece_bytes),
         ("channel_bytes_per_second", cost.channel_bytes_per_second),
         ("clock_mhz", cost.clock_mhz),
+        ("delays.task_start_idle", cost.delays.task_start_idle),
+        ("delays.task_start_busy", cost.delays.task_start_busy),
     ] {
         let Estimate { low, expected, high } = value;
         if low == 0 || expected < low || high < expected {

@@ -4,7 +4,7 @@
 //! Each kernel runs on the emulated array; its cycles, the bytes its shims read and the operations of its stream cost what the
 //! generation's file says, which is what others measured. Where they differ, so does the prediction: it has a range.
 //!
-//! Not in the sums: bank conflicts of cores, short runs of memory, copies (GET_ROWS, SET_ROWS), and what the host computes.
+//! Not in the sums: copies (GET_ROWS, SET_ROWS), and what the host computes.
 
 mod costs;
 #[path = "../../tests/mul_mat/device.rs"]
@@ -79,6 +79,7 @@ struct Prediction {
     operations: u64,
     cycles: u64,
     bytes: u64,
+    pieces: u64,
     /// Kernels of a token, each a dispatch if nothing is joined.
     kernels: u64,
     /// Neighbours with one PDI are joined.
@@ -160,6 +161,7 @@ fn predict(
         let measured = measure(&kernel, 1, arch)?;
         counts.cycles += measured.cycles * kernel.times;
         counts.bytes += measured.bytes * kernel.times;
+        counts.pieces += measured.pieces * kernel.times;
         counts.operations += measured.operations * kernel.times;
         kernels += kernel.times;
         pdis.insert(measured.pdi);
@@ -178,6 +180,7 @@ fn predict(
         operations: counts.operations,
         cycles: counts.cycles,
         bytes: counts.bytes,
+        pieces: counts.pieces,
         kernels,
         dispatches: counts.commands,
         chains: counts.chains,
@@ -198,6 +201,7 @@ fn prompt(model: &Model, tokens: usize, arch: &Arch, costs: &[Costs; 3]) -> Resu
         let measured = measure(&kernel, tokens, arch)?;
         counts.cycles += measured.cycles * kernel.times;
         counts.bytes += measured.bytes * kernel.times;
+        counts.pieces += measured.pieces * kernel.times;
         counts.operations += measured.operations * kernel.times;
         macs += each * tokens as u64 * kernel.times;
     }

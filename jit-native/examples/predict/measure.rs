@@ -2,7 +2,6 @@
 
 use crate::model::Kernel;
 use crate::zeros::run;
-use aie_emulator::{Resource, Timing};
 use aie_hal::Arch;
 use aie_hal::artifact::Digest;
 use aie_hal::format::dma_channel::Direction;
@@ -17,8 +16,6 @@ const PART_BYTES: u64 = 16 << 20;
 const UNIT: usize = 256;
 /// Columns of a product that are emulated; more take in proportion, since all are gone through in panels of fewer.
 const COLUMNS: usize = 64;
-/// Bytes that a channel moves in a cycle in which it is busy.
-const WORD: u64 = 4;
 
 /// What one dispatch of a kernel takes.
 #[derive(Debug)]
@@ -27,6 +24,8 @@ pub struct Measured {
     pub cycles: u64,
     /// Bytes that its shims read.
     pub bytes: u64,
+    /// Pieces without a gap that these are.
+    pub pieces: u64,
     /// Operations of its stream.
     pub operations: u64,
     /// Its configuration of the array.
@@ -51,18 +50,13 @@ pub fn measure(kernel: &Kernel, columns: usize, arch: &Arch) -> Result<Measured,
     // Kernels without a size are emulated whole.
     let factor = kernel.size.max(1) as f64 / size.max(1) as f64 * columns as f64 / part as f64;
     let scale = |count: u64| (count as f64 * factor) as u64;
+    let (bytes, pieces) = timing.host_traffic(Direction::MemoryToStream);
     Ok(Measured {
         cycles: scale(timing.cycles),
-        bytes: scale(bytes_read(&timing)),
+        bytes: scale(bytes),
+        pieces: scale(pieces),
         operations: whole.operation_count() as u64,
         pdi: *whole.digest(),
         scaled: factor != 1.0,
     })
-}
-
-fn bytes_read(timing: &Timing) -> u64 {
-    let is_reading =
-        |resource: &Resource| matches!(resource, Resource::Channel { direction: Direction::MemoryToStream, .. });
-    let shims = timing.uses.iter().filter(|used| used.row == 0 && is_reading(&used.resource));
-    WORD * shims.map(|used| used.busy).sum::<u64>()
 }

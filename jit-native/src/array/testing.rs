@@ -50,7 +50,9 @@ impl Device {
     }
 
     pub fn load_on(arch: &Arch, pdi: &[u8]) -> Result<Self, String> {
-        Self::load_under(arch, pdi, Rules::default())
+        let mut rules = Rules::default();
+        rules.delays = arch.cost.delays;
+        Self::load_under(arch, pdi, rules)
     }
 
     pub fn load_under(arch: &Arch, pdi: &[u8], rules: Rules) -> Result<Self, String> {

@@ -8,18 +8,13 @@ use super::code::{Port, PortId, Target, constant, uses_stack};
 use super::finding::Problem;
 use super::history::Source;
 use super::paths::Paths;
-use aie_isa::{Access, Decoded, Instruction, Value};
+use aie_isa::{Access, Decoded, Instruction, Value, share_bank};
 use std::collections::{BTreeSet, HashMap};
 
 /// Addresses of data memory have 20 bits.
 const ADDRESS: u32 = 0xf_ffff;
 /// Values of a register that are told apart; with more it is no constant.
 const MOST_VALUES: usize = 16;
-/// Data memory of a tile as the core sees it; its banks, as vectors are spread over them (AM020): two physical banks of 16 bytes
-/// width take turns in each logical bank of 16 KB.
-const TILE_BYTES: u32 = 0x1_0000;
-const BANK_BYTES: u32 = 0x4000;
-const INTERLEAVE: u32 = 16;
 
 /// Constants in registers, from what reads get.
 pub struct Constants {
@@ -172,14 +167,6 @@ pub fn check(paths: &mut Paths<'_>) {
     for (bundle, problem) in problems {
         paths.report(bundle, problem);
     }
-}
-
-/// Whether two accesses, each with its length, need a physical bank in the same cycle.
-fn share_bank(first: (u32, u32), second: (u32, u32)) -> bool {
-    let logical = |address: u32| (address / TILE_BYTES, address % TILE_BYTES / BANK_BYTES);
-    let half = |address: u32| address / INTERLEAVE % 2;
-    let both_halves = first.1.max(second.1) > INTERLEAVE;
-    logical(first.0) == logical(second.0) && (both_halves || half(first.0) == half(second.0))
 }
 
 fn accessed_bytes(instruction: &Instruction) -> Option<u32> {

@@ -1,6 +1,6 @@
 //! An emulated device that runs kernels.
 
-use aie_emulator::{Array, HostMemory, Outcome, Timing};
+use aie_emulator::{Array, HostMemory, Outcome, Rules, Timing};
 use aie_hal::format::instructions::InstructionStream;
 use aie_hal::format::pdi::Pdi;
 use aie_hal::{Arch, ArchRegistry, KernelArtifact};
@@ -40,7 +40,9 @@ pub struct Device {
 impl Device {
     pub fn new(kernel: &KernelArtifact) -> Self {
         let arch = aie2();
-        let mut array = Array::new(Isa::aie2(), arch.array.columns as u8, arch.array.rows as u8);
+        let mut rules = Rules::default();
+        rules.delays = arch.cost.delays;
+        let mut array = Array::with_rules(Isa::aie2(), arch.array.columns as u8, arch.array.rows as u8, rules);
         array.load(&Pdi::parse(kernel.pdi()).unwrap(), &mut Host(Vec::new())).unwrap();
         array.set_cycle_limit(200_000_000);
         Self { array }

@@ -5,8 +5,10 @@
 //! when each of its units was released, and the buffer of a port when words went in and left. So the cycles that a core or a
 //! channel waits follow from what it waits for, and do not depend on the order in which the host lets them run.
 //!
-//! Not counted are the latency of a hop of a stream (2 to 4 cycles), conflicts of memory banks, what host memory adds, and the
-//! time that the firmware needs for an operation of its stream: the cycles are those of an array that is never hindered.
+//! What else takes time within the array follows from [`Rules::delays`](super::Rules::delays): conflicts of memory banks, requests of
+//! locks, hops of streams, starts of shims' tasks. By default that is nothing: the cycles are those of an array that is never
+//! hindered. Not counted is what is outside of the array: how fast host memory is, for which the pieces are counted that shims
+//! access, and the time that the firmware needs for an operation of its stream.
 
 use super::Array;
 use aie_hal::format::dma_channel::Direction;
@@ -75,8 +77,11 @@ pub struct Use {
     pub resource: Resource,
     /// Cycles in which it did something.
     pub busy: u64,
-    /// Cycles in which it waited for a lock, a stream or a cascade, and went on afterwards; known of cores only, else 0.
+    /// Cycles in which it waited for a lock, a stream, a cascade or a memory bank, and went on afterwards; known of cores only,
+    /// else 0.
     pub stalled: u64,
+    /// Pieces of host memory without a gap that a shim's channel has accessed; else 0.
+    pub pieces: u64,
 }
 
 impl fmt::Display for Use {
@@ -128,6 +133,17 @@ impl Timing {
         self.busiest(|resource| matches!(resource, Resource::Stream { .. }))
     }
 
+    /// What shims read of host memory, or wrote there: bytes, and pieces without a gap that these were.
+    pub fn host_traffic(&self, direction: Direction) -> (u64, u64) {
+        let is_one = |used: &&Use| {
+            used.row == 0 && matches!(used.resource, Resource::Channel { direction: of, .. } if of == direction)
+        };
+        self.uses
+            .iter()
+            .filter(is_one)
+            .fold((0, 0), |(bytes, pieces), used| (bytes + 4 * used.busy, pieces + used.pieces))
+    }
+
     fn busiest(&self, kind: impl Fn(&Resource) -> bool) -> Option<&Use> {
         self.uses.iter().rev().filter(|used| kind(&used.resource)).max_by_key(|used| used.busy)
     }
@@ -151,6 +167,10 @@ impl Array {
     }
 
     pub(super) fn start_timing(&mut self) -> Start {
+        self.tiles
+            .iter_mut()
+            .flat_map(|tile| tile.channels.iter_mut().flatten())
+            .for_each(|channel| channel.started = None);
         Start { now: self.now, uses: self.uses() }
     }
 
@@ -160,6 +180,7 @@ impl Array {
             // What was reset meanwhile counts from there.
             used.busy = used.busy.checked_sub(before.busy).unwrap_or(used.busy);
             used.stalled = used.stalled.checked_sub(before.stalled).unwrap_or(used.stalled);
+            used.pieces = used.pieces.checked_sub(before.pieces).unwrap_or(used.pieces);
         }
         uses.retain(|used| used.busy > 0);
         if self.now == start.now {
@@ -174,17 +195,18 @@ impl Array {
         let mut uses = Vec::new();
         for tile in &self.tiles {
             let (column, row) = (tile.column, tile.row);
-            let mut add = |resource, busy, stalled| uses.push(Use { column, row, resource, busy, stalled });
+            let mut add =
+                |resource, busy, stalled, pieces| uses.push(Use { column, row, resource, busy, stalled, pieces });
             if let Some(core) = &tile.core {
-                add(Resource::Core, core.cycles(), tile.core_delay);
+                add(Resource::Core, core.cycles(), tile.core_delay, 0);
             }
             for direction in [Direction::StreamToMemory, Direction::MemoryToStream] {
                 for (channel, state) in tile.channels[direction as usize].iter().enumerate() {
-                    add(Resource::Channel { direction, channel }, state.words, 0);
+                    add(Resource::Channel { direction, channel }, state.words, 0, state.pieces);
                 }
             }
             for (port, words) in tile.switch.passed().enumerate() {
-                add(Resource::Stream { port }, words, 0);
+                add(Resource::Stream { port }, words, 0, 0);
             }
         }
         uses
@@ -210,7 +232,7 @@ mod tests {
 
     #[test]
     fn the_busiest_binds() {
-        let used = |resource, busy| Use { column: 1, row: 2, resource, busy, stalled: 0 };
+        let used = |resource, busy| Use { column: 1, row: 2, resource, busy, stalled: 0, pieces: 0 };
         let channel = Resource::Channel { direction: Direction::MemoryToStream, channel: 0 };
         let uses = vec![used(channel, 70), used(Resource::Core, 70), used(Resource::Stream { port: 3 }, 70)];
         let timing = Timing { cycles: 90, uses };

@@ -110,6 +110,21 @@ impl Descriptor {
         if self.iteration + 1 >= self.iteration_wrap { 0 } else { self.iteration + 1 }
     }
 
+    /// The pieces without a gap that so many of its words are, from the first on.
+    pub fn pieces(&self, words: u64) -> u64 {
+        let mut piece = 1;
+        for dimension in &self.dimensions {
+            if u64::from(dimension.step) != piece {
+                break;
+            }
+            match dimension.wrap {
+                0 => return words.min(1),
+                wrap => piece *= u64::from(wrap),
+            }
+        }
+        words.div_ceil(piece)
+    }
+
     fn decode(kind: TileKind, words: &[u32; 8], column: u8, row: u8) -> Self {
         let lock = |enabled: bool, lock: u32, value: i8| enabled.then_some((lock, i32::from(value)));
         // The descriptors of all kinds of tiles have these fields, in types of their own.
@@ -290,6 +305,12 @@ pub struct Channel {
     pub tokens: u32,
     /// Words moved since reset.
     pub words: u64,
+    /// Of a shim: pieces of host memory without a gap that these words were, as far as descriptors have come to their end.
+    pub pieces: u64,
+    /// Of a shim: when its last task of this dispatch began.
+    pub started: Option<u64>,
+    /// Whether it had nothing to do when the next task was pushed.
+    pub was_idle: bool,
     /// The cycle of the array's clock that it is at.
     pub clock: u64,
     /// When the tokens that have not been waited for were sent.
@@ -305,8 +326,8 @@ impl Channel {
     /// Stops the channel and empties its queue.
     pub fn reset(&mut self) {
         let token_times = std::mem::take(&mut self.token_times);
-        let (tokens, words, clock, control) = (self.tokens, self.words, self.clock, self.control);
-        *self = Self { tokens, words, clock, token_times, control, ..Self::default() };
+        let Self { tokens, words, pieces, clock, control, .. } = *self;
+        *self = Self { tokens, words, pieces, clock, token_times, control, ..Self::default() };
     }
 
     pub fn is_idle(&self) -> bool {

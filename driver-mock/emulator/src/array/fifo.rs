@@ -55,6 +55,12 @@ impl Words {
         self.count == 0
     }
 
+    /// The same words, so many cycles later.
+    #[inline]
+    pub fn later(&self, cycles: u64) -> Self {
+        Self { time: self.time + cycles, ..*self }
+    }
+
     /// Whether the last of the words is the last of its packet.
     #[inline]
     pub fn ends_packet(&self) -> bool {

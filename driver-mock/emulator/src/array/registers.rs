@@ -273,6 +273,8 @@ impl Array {
                     task.descriptor &= 0xf;
                 }
                 if state.is_idle() {
+                    // What has come to its end later than now was pushed behind.
+                    state.was_idle = state.clock <= self.now;
                     state.clock = state.clock.max(self.now);
                 }
                 if !state.push(task) {

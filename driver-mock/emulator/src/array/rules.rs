@@ -2,6 +2,7 @@
 //! what silicon does instead, silently, a setting does that.
 
 use crate::core::{Jumps, Loops};
+use aie_hal::arch::Delays;
 
 /// How an array behaves where programs break rules, and what differs between machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct Rules {
     pub left_tokens: LeftTokens,
     /// The seed of an order of events, another than the one of all runs without a seed.
     pub interleaving: Option<u64>,
+    /// What takes time besides bundles and words; of ranges the expected values. It changes the clock and nothing else.
+    pub delays: Delays,
 }
 
 /// What becomes of tokens that are there, or still to come, when an instruction stream is at its end.

@@ -35,21 +35,23 @@ pub struct Place {
     /// Of a port or a channel.
     number: u8,
     taker: Taker,
+    /// Whether it is in another tile than what leads there.
+    is_hop: bool,
 }
 
 impl Place {
-    /// The place of a sink of a tile; `index` gives the number of a tile.
-    pub fn new(tile: usize, sink: Sink, index: impl Fn(u8, u8) -> usize) -> Self {
+    /// The place of a sink of the tile `from`; `index` gives the number of a tile.
+    pub fn new(from: usize, sink: Sink, index: impl Fn(u8, u8) -> usize) -> Self {
         let (tile, number, taker) = match sink {
             Sink::Slave { column, row, port } => (index(column, row), port, Taker::Slave),
-            Sink::Dma(channel) => (tile, channel, Taker::Dma),
-            Sink::Core => (tile, 0, Taker::Core),
-            Sink::Control => (tile, 0, Taker::Control),
-            Sink::Firmware => (tile, 0, Taker::Firmware),
-            Sink::Nowhere => (tile, 0, Taker::Nowhere),
+            Sink::Dma(channel) => (from, channel, Taker::Dma),
+            Sink::Core => (from, 0, Taker::Core),
+            Sink::Control => (from, 0, Taker::Control),
+            Sink::Firmware => (from, 0, Taker::Firmware),
+            Sink::Nowhere => (from, 0, Taker::Nowhere),
         };
         // Columns and rows have eight bits each, and no tile has as many ports.
-        Self { tile: tile as u16, number: number as u8, taker }
+        Self { tile: tile as u16, number: number as u8, taker, is_hop: tile != from }
     }
 
     fn tile(self) -> usize {
@@ -305,8 +307,12 @@ impl Array {
 
     #[inline]
     fn put(&mut self, place: Place, words: &Words) -> Result<()> {
+        let hop = self.rules.delays.hop;
         let tile = &mut self.tiles[place.tile()];
         match place.taker {
+            Taker::Slave if place.is_hop && hop > 0 => {
+                tile.switch.push(place.number(), &words.later(hop));
+            }
             Taker::Slave => tile.switch.push(place.number(), words),
             Taker::Dma => tile.channels[Direction::StreamToMemory as usize][place.number()].input.push(words),
             Taker::Core => tile.core_input.push(words),

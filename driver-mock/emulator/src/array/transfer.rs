@@ -172,10 +172,27 @@ impl Array {
         } else {
             (self.load_descriptor(site)?, Activity::Acquire)
         };
+        if self.tiles[index].kind == TileKind::Shim {
+            self.delay_task(site);
+        }
         let (runs, descriptor_id) = (u32::from(task.repeat) + 1, task.descriptor);
         let running = Running { task, runs, descriptor_id, descriptor, activity };
         self.tiles[index].channels[direction as usize][channel].running = Some(Box::new(running));
         Ok(())
+    }
+
+    /// The time that the start of a shim channel's task takes.
+    fn delay_task(&mut self, site: Site) {
+        let delays = self.rules.delays;
+        let state = &mut self.tiles[site.index].channels[site.direction as usize][site.channel];
+        let was_idle = std::mem::take(&mut state.was_idle);
+        let apart = if was_idle { delays.task_start_idle } else { delays.task_start_busy };
+        state.clock = match state.started {
+            Some(last) => state.clock.max(last + apart.expected),
+            None if site.direction == Direction::MemoryToStream => state.clock + delays.first_read,
+            None => state.clock + delays.first_write,
+        };
+        state.started = Some(state.clock);
     }
 
     /// Lets the header of an arriving packet choose the descriptor. False if there is none.
@@ -209,7 +226,11 @@ impl Array {
     fn end_descriptor(&mut self, mut site: Site, mut running: Box<Running>, position: Position) -> Result<()> {
         let Site { index, direction, channel, .. } = site;
         let tile = &mut self.tiles[index];
-        let end = tile.channels[direction as usize][channel].clock;
+        let state = &mut tile.channels[direction as usize][channel];
+        if tile.kind == TileKind::Shim {
+            state.pieces += running.descriptor.pieces(position.moved);
+        }
+        let end = state.clock;
         let occupation = Occupation::Descriptor(running.descriptor_id);
         tile.record.add(Resource::Channel { direction, channel }, occupation, position.begin, end);
         if let Some((number, value)) = running.descriptor.release {

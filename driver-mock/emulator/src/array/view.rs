@@ -103,6 +103,11 @@ impl View<'_, '_> {
         }
     }
 
+    /// The core takes so many cycles longer.
+    fn wait(&mut self, cycles: u64) {
+        self.tile().core_delay += cycles;
+    }
+
     /// The tile that the core's cascade goes to: the next in the south or the east.
     fn cascade_neighbour(&self) -> Option<(u8, u8)> {
         let (column, row) = self.place();
@@ -149,7 +154,12 @@ impl Surroundings for View<'_, '_> {
         } else {
             tile.releases[lock].add(by, now);
         }
+        self.wait(rules.delays.lock_request);
         Ok(())
+    }
+
+    fn bank_conflicts(&mut self, count: u64) {
+        self.wait(count * self.rules.delays.bank_conflict);
     }
 
     fn read_stream(&mut self) -> Option<(u32, bool)> {

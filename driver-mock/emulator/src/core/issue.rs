@@ -210,7 +210,7 @@ impl Pipeline {
 
     /// The address that an instruction would access now.
     #[inline]
-    fn accessed(&self, operation: &MicroOperation) -> u32 {
+    pub fn accessed(&self, operation: &MicroOperation) -> u32 {
         let Some(Address { pointer, addressing }) = operation.address.as_deref() else {
             return 0;
         };

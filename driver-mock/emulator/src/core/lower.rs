@@ -222,6 +222,11 @@ impl MicroOperation {
         matches!(self.operation, Operation::Load { .. })
     }
 
+    /// Whether data memory is read or written.
+    pub fn accesses_memory(&self) -> bool {
+        matches!(self.operation, Operation::Load { .. } | Operation::Store { .. })
+    }
+
     /// How many bytes of data memory are read or written.
     pub fn access_bytes(&self) -> usize {
         self.access_bytes.into()

@@ -88,7 +88,11 @@ pub trait Surroundings {
         let _ = reach;
         true
     }
-    /// Says in which of the core's own cycles the uses of locks and streams that follow happen.
+    /// Accesses of the bundle that issues wait for others of it, which need the same memory banks.
+    fn bank_conflicts(&mut self, count: u64) {
+        let _ = count;
+    }
+    /// Says in which of the core's own cycles the uses of locks, streams and banks that follow happen.
     fn at(&mut self, cycle: u64) {
         let _ = cycle;
     }

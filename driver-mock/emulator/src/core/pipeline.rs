@@ -12,12 +12,15 @@ use super::operation::Operation;
 use super::program::{Bundle, Program};
 use super::registers::{Layout, MOST_BYTES, Place, Registers, copy};
 use super::{Fault, Jumps, Loops, Surroundings, Wait};
-use aie_isa::{Access, DecodeError, Isa};
+use aie_isa::{Access, DecodeError, Isa, share_bank};
+use arrayvec::ArrayVec;
 
 /// Nothing acts later than this many cycles after its issue.
 const HORIZON: usize = 16;
 /// The most bytes that an instruction stores.
 const MOST_STORED: usize = 64;
+/// Accesses of data memory that a bundle has at most: two loads and a store.
+const MOST_ACCESSES: usize = 3;
 /// Bundles that are executed after a branch before it takes effect.
 const DELAY_SLOTS: u8 = 5;
 /// Bytes that AIE2P fetches at once.
@@ -162,6 +165,13 @@ impl Pipeline {
                 }
             }
         }
+        if bundle.accesses_more {
+            let conflicts = self.bank_conflicts(bundle, program);
+            if conflicts > 0 {
+                around.at(self.cycle);
+                around.bank_conflicts(conflicts);
+            }
+        }
         let next = pc + bundle.bytes;
         let link = if bundle.links {
             let slots = after_delay_slots(isa, layout, program, next - self.skew);
@@ -215,6 +225,21 @@ impl Pipeline {
             || self.jumps == Jumps::Silicon
             || program.does_nothing(isa, layout, target - self.skew, target);
         if may { Ok(()) } else { Err(Fault::UnalignedJump { target }) }
+    }
+
+    /// How many accesses of a bundle that issues now need a bank that an earlier one of them needs.
+    fn bank_conflicts(&self, bundle: Bundle, program: &Program) -> u64 {
+        let mut accesses = ArrayVec::<(u32, u32), MOST_ACCESSES>::new();
+        let mut conflicts = 0;
+        for number in bundle.operations() {
+            let operation = program.operation(number);
+            if operation.accesses_memory() && !accesses.is_full() {
+                let access = (self.accessed(operation), operation.access_bytes() as u32);
+                conflicts += u64::from(accesses.iter().any(|other| share_bank(*other, access)));
+                accesses.push(access);
+            }
+        }
+        conflicts
     }
 
     fn issue_bundle(

@@ -2,7 +2,7 @@
 //!
 //! The tests of the clock use it, and the example that measures speed.
 
-use aie_emulator::{Array, HostMemory};
+use aie_emulator::{Array, HostMemory, Rules};
 use aie_hal::format::bd::{MemTileBd, ShimBd};
 use aie_hal::format::dma_channel::{Direction, DmaChannel, DmaTask};
 use aie_hal::format::instructions::ARRAY_OFFSET;
@@ -57,8 +57,14 @@ pub fn words(array: &mut Array, (column, row): At, offset: u32, words: impl Into
 /// An array that moves `length` words from the first buffer of the host to the second, through one or two buffers of so many
 /// words in a mem tile. The last gives a token of the shim's S2MM 0.
 pub fn relay(length: u32, buffer_words: u32, buffers: u8) -> Array {
+    relay_under(Rules::default(), length, length, buffer_words, buffers)
+}
+
+/// The same under other rules, and with as many tasks as it takes to read all words with tasks of so many, at most four: each reads
+/// the first words of the buffer.
+pub fn relay_under(rules: Rules, length: u32, read: u32, buffer_words: u32, buffers: u8) -> Array {
     use Direction::{MemoryToStream, StreamToMemory};
-    let mut array = Array::new(Isa::aie2(), 1, 3);
+    let mut array = Array::with_rules(Isa::aie2(), 1, 3, rules);
     let (shim, mem) = ((0, 0), (0, 1));
     write(&mut array, shim, shim_mux::connect(MemoryToStream, 0).unwrap());
     write(&mut array, shim, shim_mux::connect(StreamToMemory, 0).unwrap());
@@ -98,7 +104,7 @@ pub fn relay(length: u32, buffer_words: u32, buffers: u8) -> Array {
         };
         words(&mut array, mem, MemTileBd::register(number), bd.encode().unwrap());
     }
-    for number in [0u8, 1] {
+    for (number, length) in [(0u8, read), (1, length)] {
         let mut bd = ShimBd {
             length,
             d0_step: 1,
@@ -116,9 +122,9 @@ pub fn relay(length: u32, buffer_words: u32, buffers: u8) -> Array {
         (mem, TileKind::Mem, StreamToMemory, 0, false),
         (mem, TileKind::Mem, MemoryToStream, 2, false),
         (shim, TileKind::Shim, StreamToMemory, 1, true),
-        (shim, TileKind::Shim, MemoryToStream, 0, false),
     ];
-    for (at, kind, direction, descriptor, token) in tasks {
+    let reads = (0..length / read).map(|_| (shim, TileKind::Shim, MemoryToStream, 0, false));
+    for (at, kind, direction, descriptor, token) in tasks.into_iter().chain(reads) {
         let task = DmaTask { descriptor, repeat: 0, token };
         write(&mut array, at, DmaChannel::new(kind, direction, 0).unwrap().start(task).unwrap());
     }
