@@ -1,7 +1,8 @@
 //! A device that has memory of its own, and runs behind the caller.
 //!
-//! It sees what the host wrote only when that was written back, and the host sees what it wrote only after an invalidate. Chains
-//! run when they are waited for, and not before: what the host does too early, or forgets, gives wrong bytes.
+//! It sees what the host wrote only when that was written back, and the host sees what it wrote only after an invalidate. Lines that
+//! the host has written, and not written back before a chain runs, are evicted behind it, over the results. Chains run when they are
+//! waited for, and not before: what the host does too early, or forgets, gives wrong bytes.
 
 use super::CpuAgent;
 use crate::agent::{Agent, AgentError, AgentInfo, Allocation, Caches, Chain, ContextId, PdiRef};
@@ -14,6 +15,9 @@ use std::sync::Arc;
 /// What the device's memory holds before anything was written back.
 const UNKNOWN: u8 = 0xa7;
 
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
 /// Chains that can be under way.
 const AHEAD: usize = 4;
 
@@ -25,13 +29,33 @@ pub(crate) struct ApartAgent {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The device's view of data memory, by the address of its first byte in this process.
-    views: BTreeMap<usize, Vec<u8>>,
+    /// By the address of its first byte in this process.
+    views: BTreeMap<usize, View>,
     pending: VecDeque<(ContextId, u64, Chain)>,
     ended: HashMap<u64, Result<(), AgentError>>,
     next: u64,
     /// The most chains that were under way at one time.
     most: usize,
+}
+
+/// Data memory beside that of the host.
+#[derive(Debug)]
+struct View {
+    /// What the device sees.
+    device: Vec<u8>,
+    /// What the host's memory held when its lines were clean last: whatever differs from it has been written since.
+    clean: Vec<u8>,
+}
+
+impl View {
+    /// Writes the host's dirty lines over what the device has left.
+    fn evict(&mut self, host: &[u8]) {
+        let lines = self.device.chunks_mut(LINE).zip(self.clean.chunks_mut(LINE)).zip(host.chunks(LINE));
+        for ((device, clean), host) in lines.filter(|((_, clean), host)| clean != host) {
+            device.copy_from_slice(host);
+            clean.copy_from_slice(host);
+        }
+    }
 }
 
 impl ApartAgent {
@@ -49,11 +73,12 @@ impl ApartAgent {
         let Some((context, number, chain)) = state.pending.pop_front() else { return };
         let mut host = Vec::new();
         for (address, view) in &mut state.views {
-            host.push(self.inner.exchange(*address, view));
+            host.push(self.inner.exchange(*address, &view.device));
         }
         let result = self.inner.start(context, &chain).map(drop);
         for ((address, view), host) in state.views.iter_mut().zip(host) {
-            *view = self.inner.exchange(*address, &host);
+            view.device = self.inner.exchange(*address, &host);
+            view.evict(&host);
         }
         state.ended.insert(number, result);
     }
@@ -63,15 +88,17 @@ impl Caches for ApartAgent {
     fn write_back(&self, span: Span<'_>) {
         let mut state = self.state.lock();
         let (first, view) = state.views.range_mut(..=span.address()).next_back().expect("data memory of this agent");
-        let start = span.address() - first;
-        span.read(&mut view[start..start + span.length()]);
+        let range = span.address() - first..span.address() - first + span.length();
+        span.read(&mut view.device[range.clone()]);
+        view.clean[range.clone()].copy_from_slice(&view.device[range]);
     }
 
     fn invalidate(&self, span: Span<'_>) {
-        let state = self.state.lock();
-        let (first, view) = state.views.range(..=span.address()).next_back().expect("data memory of this agent");
-        let start = span.address() - first;
-        span.writable().expect("memory that is no mapped file").write(&view[start..start + span.length()]);
+        let mut state = self.state.lock();
+        let (first, view) = state.views.range_mut(..=span.address()).next_back().expect("data memory of this agent");
+        let range = span.address() - first..span.address() - first + span.length();
+        span.writable().expect("memory that is no mapped file").write(&view.device[range.clone()]);
+        view.clean[range.clone()].copy_from_slice(&view.device[range]);
     }
 }
 
@@ -87,7 +114,8 @@ impl Agent for ApartAgent {
     fn allocate(&self, pool: MemoryPool, bytes: usize) -> Result<Allocation, AgentError> {
         let allocation = self.inner.allocate(pool, bytes)?;
         if pool == MemoryPool::Data {
-            self.state.lock().views.insert(allocation.host.addr().get(), vec![UNKNOWN; bytes]);
+            let view = View { device: vec![UNKNOWN; bytes], clean: vec![UNKNOWN; bytes] };
+            self.state.lock().views.insert(allocation.host.addr().get(), view);
         }
         Ok(allocation)
     }

@@ -162,3 +162,27 @@ fn host_calls_cost_only_what_they_have_to() {
     assert_eq!(after.bytes_invalidated - before.bytes_invalidated, 64);
     assert_eq!(after.bytes_flushed - before.bytes_flushed, 3 * 64);
 }
+
+/// A result's line that the host has written is evicted over it, unless it was written back before.
+#[test]
+fn lines_that_were_not_written_back_spoil_results() {
+    for flushes in [false, true] {
+        let (rig, _apart) = Rig::apart();
+        let (adder, input, result) = (rig.adder(1), rig.buffer(128), rig.buffer(128));
+        result.write(64, &[77]).unwrap();
+        if flushes {
+            result.flush(64..65).unwrap();
+        }
+        let commands = list(|builder| {
+            builder.dispatch(&adder, vec![whole(&input), whole(&result)]).unwrap();
+        });
+        run(&rig, commands).unwrap();
+        result.invalidate(0..128).unwrap();
+        let mut expected = vec![1; 128];
+        if !flushes {
+            expected[64..].fill(0);
+            expected[64] = 77;
+        }
+        assert_eq!(bytes(&result), expected, "flushes: {flushes}");
+    }
+}
