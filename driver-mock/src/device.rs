@@ -26,6 +26,8 @@ use std::sync::{Arc, Weak};
 
 /// Alignment of PDIs and instruction streams in the device heap: a page, as the kernel driver hands them out.
 const HEAP_ALIGNMENT: usize = 4096;
+/// What is late of a result whose last cache line is.
+const LATE_BYTES: usize = 64;
 
 /// A live import: where it lies in host memory and the device's view of it.
 type Import = (usize, Weak<Region>);
@@ -199,7 +201,10 @@ impl DeviceBackend for MockDevice {
         }
     }
 
-    fn invalidate(&self, memory: &MockMemory, range: Range<usize>) {
+    fn invalidate(&self, memory: &MockMemory, mut range: Range<usize>) {
+        if self.faults.hits(Fault::Late) {
+            range.end = range.end.saturating_sub(LATE_BYTES).max(range.start);
+        }
         if !self.faults.hits(Fault::Stale) {
             memory.device_to_host(range);
         }

@@ -12,6 +12,7 @@
 //! | `untouched` | dispatches | completes, and has touched no memory, as when its addresses lead nowhere |
 //! | `zero` | dispatches | completes, but the output is zeroed |
 //! | `import` | imports | succeeds, but the buffer is other memory than the program's, all zeroes |
+//! | `late` | calls of `Buffer::invalidate` | leaves the last 64 bytes of the range as they were (`coherent=false` only) |
 //! | `stale` | calls of `Buffer::flush` and `Buffer::invalidate` | silently does nothing (`coherent=false` only) |
 
 use crate::npu::fault_plan::{self, CommandFault, FaultPlanError};
@@ -25,6 +26,8 @@ pub enum Fault {
     Import,
     /// A dispatch leaves zeroes in its output.
     Zero,
+    /// The last line of what an invalidate asks for is not there yet.
+    Late,
     /// A flush or invalidate is ignored.
     Stale,
 }
@@ -40,13 +43,15 @@ pub fn parse(text: &str) -> Result<FaultPlan, FaultPlanError> {
     if text.is_empty() {
         return Err("it is empty; an entry is for instance timeout@1".into());
     }
-    let plan = FaultPlan::parse(text, "alloc@N, import@N, zero@N, stale@N", |name, outcome| match (name, outcome) {
-        ("alloc", None) => Ok(Fault::Alloc),
-        ("import", None) => Ok(Fault::Import),
-        ("zero", None) => Ok(Fault::Zero),
-        ("stale", None) => Ok(Fault::Stale),
-        _ => Err("no such fault".into()),
-    })?;
+    let plan =
+        FaultPlan::parse(text, "alloc@N, import@N, zero@N, late@N, stale@N", |name, outcome| match (name, outcome) {
+            ("alloc", None) => Ok(Fault::Alloc),
+            ("import", None) => Ok(Fault::Import),
+            ("zero", None) => Ok(Fault::Zero),
+            ("late", None) => Ok(Fault::Late),
+            ("stale", None) => Ok(Fault::Stale),
+            _ => Err("no such fault".into()),
+        })?;
     if plan.commands().any(|fault| matches!(fault, CommandFault::Abort | CommandFault::Status(_))) {
         return Err("`abort` and `status` need a kernel driver in front of the device; there is none here".into());
     }

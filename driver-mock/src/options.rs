@@ -83,8 +83,9 @@ impl Options {
         Execution::of(uri)?;
         let faults = uri.param("fault").map(faults::parse).transpose();
         let faults = faults.map_err(|why| uri.invalid_param("fault", why.to_string()))?.unwrap_or_default();
-        if coherent && faults.others().any(|fault| *fault == Fault::Stale) {
-            return Err(uri.invalid_param("fault", "`stale` needs `coherent=false`: coherent memory cannot be stale"));
+        if coherent && faults.others().any(|fault| matches!(fault, Fault::Late | Fault::Stale)) {
+            let reason = "`late` and `stale` need `coherent=false`: coherent memory cannot be stale";
+            return Err(uri.invalid_param("fault", reason));
         }
         let no_device = |reason: String| DriverError::NoSuchDevice {
             uri: uri.to_string(),
@@ -192,7 +193,8 @@ mod tests {
     #[case("mock?loops=twice", "loops", "expected `once` or `close`")]
     #[case("mock?devices=2&trace=t.json", "trace", "name one of them in the path")]
     #[case("mock?fault=melt@1", "fault", "an entry is timeout@N, abort@N")]
-    #[case("mock?fault=stale@1", "fault", "needs `coherent=false`")]
+    #[case("mock?fault=stale@1", "fault", "need `coherent=false`")]
+    #[case("mock?fault=late@1", "fault", "need `coherent=false`")]
     #[case("mock:aie2p/1", "mock:aie2p/1", "add the parameter `devices=2`")]
     #[case("mock:aie2p/1", "mock:aie2p/1", "available: mock:aie2p")]
     #[case("mock:aie2/4?devices=3", "there is no device 4 of 3", "available: mock:aie2/0 to mock:aie2/2")]

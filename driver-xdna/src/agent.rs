@@ -7,7 +7,7 @@
 //! at a time; the memory functions may be called from any thread at any time.
 
 use aie_device_memory::Span;
-use aie_hal::{MemoryPool, OwningProcess};
+use aie_hal::{Clocks, MemoryPool, OwningProcess};
 use std::fmt::Debug;
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -287,6 +287,10 @@ pub trait Agent: Send + Sync + Debug {
     fn info(&self) -> &AgentInfo;
     /// Contexts that the kernel driver has created for it since it was opened, as far as this driver can see.
     fn contexts_created(&self) -> u64;
+    /// How fast it runs now, if the runtime says so.
+    fn clocks(&self) -> Option<Clocks> {
+        None
+    }
     /// Allocates pool memory. It holds zeros when it was never used before.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use aie_hal::backend::{
     OpenDevice,
 };
 use aie_hal::buffer::{BufferParams, HostMemory, MemoryPool};
-use aie_hal::device::{DeviceInfo, Limits};
+use aie_hal::device::{Clocks, DeviceInfo, Limits};
 use aie_hal::error::DeviceError;
 use std::ops::Range;
 use std::sync::Arc;
@@ -150,6 +150,10 @@ impl DeviceBackend for XdnaDevice {
 
     fn contexts_created(&self) -> u64 {
         self.npu.agent.contexts_created()
+    }
+
+    fn clocks(&self) -> Option<Clocks> {
+        self.npu.agent.clocks()
     }
 
     fn context_error(&self, cause: AgentError) -> DeviceError {

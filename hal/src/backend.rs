@@ -28,6 +28,7 @@ pub use executor::Scratch;
 use crate::artifact::KernelArtifact;
 use crate::buffer::{BufferParams, HostMemory};
 use crate::context_planner::ContextHost;
+use crate::device::Clocks;
 use crate::error::DeviceError;
 use aie_device_memory::{Region, Span};
 use std::fmt::Debug;
@@ -105,6 +106,10 @@ pub trait DeviceBackend: Debug + Send + Sync + Sized + 'static {
     /// Time on the virtual clock in nanoseconds; 0 on hardware.
     fn virtual_ns(&self) -> u64 {
         0
+    }
+    /// How fast it runs now, where that is known.
+    fn clocks(&self) -> Option<Clocks> {
+        None
     }
     /// Instruction bundles that emulated cores have executed; 0 on hardware.
     fn bundles(&self) -> u64 {

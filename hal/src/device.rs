@@ -10,6 +10,7 @@ use crate::executable::Executable;
 use crate::queue::Queue;
 use crate::semaphore::Semaphore;
 use crate::uri::DeviceUri;
+use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -56,6 +57,17 @@ pub struct MemoryReport {
     pub free: u64,
 }
 
+/// How fast a device runs, as its kernel driver says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clocks {
+    /// Of the array, in MHz. The lowest step where no context is on the device.
+    pub array_mhz: u32,
+    /// Of the processor that runs the firmware, in MHz.
+    pub processor_mhz: u32,
+    /// The power mode by amdxdna's number: 0 default, 1 low, 2 medium, 3 high, 4 turbo. `None` where the driver does not say.
+    pub power_mode: Option<u8>,
+}
+
 /// An opened NPU. Thread-safe; closed when the last reference goes. Everything it makes keeps it alive.
 #[cfg_attr(any(test, feature = "mock"), mockall::automock)]
 pub trait Device: Send + Sync + Debug {
@@ -69,6 +81,10 @@ pub trait Device: Send + Sync + Debug {
     fn memory(&self) -> MemoryReport;
     /// Counters since opening.
     fn counters(&self) -> Counters;
+    /// How fast it runs now, which differs between machines, power modes and moments; `None` where that is not known.
+    fn clocks(&self) -> Option<Clocks> {
+        None
+    }
     /// Allocates zeroed memory.
     ///
     /// # Errors

@@ -76,7 +76,7 @@ pub use artifact::KernelArtifact;
 pub use buffer::{Access, Buffer, BufferParams, HostMemory, MemoryPool, Span};
 pub use command_list::{Binding, BindingTable, BufferRef, Command, CommandList, CommandListBuilder, RangeOf};
 pub use counters::Counters;
-pub use device::{Device, DeviceInfo, Limits, MemoryReport};
+pub use device::{Clocks, Device, DeviceInfo, Limits, MemoryReport};
 pub use driver::{DeviceListing, Driver, DriverRegistry};
 pub use environment::Environment;
 pub use error::{DeviceError, DriverError, SubmitError};

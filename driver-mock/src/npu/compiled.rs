@@ -190,11 +190,7 @@ impl CompiledArray {
         };
         self.order = order;
         let (busy_ns, memory) = ran.inspect_err(|_| self.forget())?;
-        Ok(Completed {
-            busy_ns,
-            operations: stream.operations().count() as u64,
-            written: memory.written,
-        })
+        Ok(Completed { busy_ns, operations: stream.operations().count() as u64, written: memory.written })
     }
 
     /// After a failure nothing of what is loaded counts.

@@ -29,8 +29,12 @@ use crate::agent::{
     AT_EXIT_LIMIT, Agent, AgentError, AgentInfo, Allocation, Caches, Chain, ContextId, CpuCaches, DispatchArgument,
     PdiRef,
 };
-use aie_hal::MemoryPool;
+use aie_hal::{Clocks, MemoryPool};
 use amdxdna_sys::limits::QUEUED_JOBS;
+use amdxdna_sys::{
+    DRM_AMDXDNA_GET_POWER_MODE, DRM_AMDXDNA_QUERY_CLOCK_METADATA, amdxdna_drm_get_power_mode,
+    amdxdna_drm_query_clock_metadata,
+};
 use in_flight::{Context, Ended, InFlight};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -222,6 +226,17 @@ impl Agent for DirectAgent {
 
     fn contexts_created(&self) -> u64 {
         self.accel.status.contexts_created.load(Ordering::Relaxed)
+    }
+
+    fn clocks(&self) -> Option<Clocks> {
+        let node = &self.accel.node;
+        let found: amdxdna_drm_query_clock_metadata = node.query(DRM_AMDXDNA_QUERY_CLOCK_METADATA).ok()?;
+        let mode = node.query::<amdxdna_drm_get_power_mode>(DRM_AMDXDNA_GET_POWER_MODE);
+        Some(Clocks {
+            array_mhz: found.h_clock.freq_mhz,
+            processor_mhz: found.mp_npu_clock.freq_mhz,
+            power_mode: mode.ok().map(|mode| mode.power_mode),
+        })
     }
 
     fn allocate(&self, pool: MemoryPool, bytes: usize) -> Result<Allocation, AgentError> {

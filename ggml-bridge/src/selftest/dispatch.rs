@@ -18,12 +18,14 @@ pub enum Trouble {
     Before(String),
     /// It was, and came to this end.
     Meanwhile(DeviceError),
+    /// It has written where no argument is: where.
+    Outside(String),
 }
 
 impl Display for Trouble {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Before(reason) => out.write_str(reason),
+            Self::Before(reason) | Self::Outside(reason) => out.write_str(reason),
             Self::Meanwhile(cause) => Display::fmt(cause, out),
         }
     }
@@ -50,10 +52,58 @@ pub enum Place {
     Imported,
 }
 
+/// Bytes on both sides of memory that is allocated for an argument, which no kernel may write: a multiple of all alignments.
+const GUARD: usize = 4096;
+/// What they hold.
+const GUARD_BYTE: u8 = 0x5C;
+
 /// A range of a buffer.
 type Argument = (Arc<dyn Buffer>, Range<usize>);
 
-/// The result of `kernel`, whose arguments are the sources of `material` and the result, in this order. Blocks until it is there.
+/// What a dispatch has left.
+#[derive(Debug)]
+pub struct Ended {
+    result: Argument,
+    /// What was allocated, with guards on both sides.
+    guarded: Vec<Argument>,
+}
+
+impl Ended {
+    /// The result as memory has it now.
+    ///
+    /// # Errors
+    /// [`Trouble::Before`].
+    pub fn result(&self) -> Result<Vec<u8>, Trouble> {
+        let (buffer, range) = &self.result;
+        let mut found = vec![0; range.len()];
+        buffer.invalidate(range.clone())?;
+        buffer.read(range.start, &mut found)?;
+        Ok(found)
+    }
+
+    /// Whether nothing was written outside of the arguments.
+    ///
+    /// # Errors
+    /// [`Trouble::Outside`] when it was, [`Trouble::Before`].
+    pub fn check_guards(&self) -> Result<(), Trouble> {
+        for (index, (buffer, range)) in self.guarded.iter().enumerate() {
+            for (side, guard) in [("in front of", 0..range.start), ("behind", range.end..buffer.size())] {
+                let mut found = vec![0; guard.len()];
+                buffer.invalidate(guard.clone())?;
+                buffer.read(guard.start, &mut found)?;
+                let count = found.iter().filter(|byte| **byte != GUARD_BYTE).count();
+                if count > 0 {
+                    let text =
+                        format!("{count} bytes {side} the {} bytes of buffer {index} were overwritten", range.len());
+                    return Err(Trouble::Outside(text));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs `kernel`, whose arguments are the sources of `material` and the result, in this order. Blocks until it has ended.
 ///
 /// # Errors
 /// [`Trouble`].
@@ -63,18 +113,24 @@ pub fn dispatch(
     material: &Material,
     kernel: &KernelArtifact,
     place: Place,
-) -> Result<Vec<u8>, Trouble> {
-    let filled = |bytes: &Vec<u8>| -> Result<Argument, DeviceError> {
-        let buffer = device.allocate(&BufferParams::data(bytes.len()))?;
-        buffer.write(0, bytes)?;
-        buffer.flush(0..bytes.len())?;
-        Ok((buffer, 0..bytes.len()))
+) -> Result<Ended, Trouble> {
+    let mut guarded = Vec::new();
+    let mut filled = |bytes: &Vec<u8>| -> Result<Argument, DeviceError> {
+        let range = GUARD..GUARD + bytes.len();
+        let buffer = device.allocate(&BufferParams::data(range.end + GUARD))?;
+        for guard in [0..range.start, range.end..buffer.size()] {
+            buffer.write(guard.start, &vec![GUARD_BYTE; guard.len()])?;
+        }
+        buffer.write(range.start, bytes)?;
+        buffer.flush(0..buffer.size())?;
+        guarded.push((Arc::clone(&buffer), range.clone()));
+        Ok((buffer, range))
     };
     let mut arguments: Vec<Argument> = match place {
-        Place::Allocated => material.sources.iter().map(filled).collect::<Result<_, _>>()?,
+        Place::Allocated => material.sources.iter().map(&mut filled).collect::<Result<_, _>>()?,
         Place::Imported => imported(device, &material.sources)?,
     };
-    let output = match material.updated {
+    let result = match material.updated {
         Some(index) => {
             if place == Place::Imported {
                 arguments[index] = filled(&material.before)?;
@@ -83,7 +139,7 @@ pub fn dispatch(
         }
         None => filled(&material.before)?,
     };
-    arguments.push(output.clone());
+    arguments.push(result.clone());
     let executable: Arc<dyn Executable> = device.load_executable(kernel)?;
     let bindings =
         arguments.iter().map(|(buffer, range)| BufferRef::direct(buffer, range.start, range.len())).collect();
@@ -96,11 +152,7 @@ pub fn dispatch(
         WaitError::Failed(cause) => Trouble::Meanwhile((*cause).clone()),
         other => Trouble::Before(other.to_string()),
     })?;
-    let mut found = vec![0; material.expected.len()];
-    let (output, _) = output;
-    output.invalidate(0..found.len())?;
-    output.read(0, &mut found)?;
-    Ok(found)
+    Ok(Ended { result, guarded })
 }
 
 /// Maps a file with `sources` as a model has its tensors, and imports all of it at once.

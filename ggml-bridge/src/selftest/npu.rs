@@ -32,6 +32,8 @@ pub struct Npu {
     pub id: String,
     /// What outcomes on it depend on.
     pub conditions: Conditions,
+    /// The kernel's name for the time since the machine was started.
+    pub boot: String,
     uri: DeviceUri,
 }
 
@@ -72,7 +74,8 @@ impl Npu {
     /// # Errors
     /// [`DriverError::InvalidUri`] when the id cannot stand in a URI.
     pub fn new(id: &str, conditions: Conditions) -> Result<Self, DriverError> {
-        Ok(Self { id: id.to_owned(), conditions, uri: DeviceUri::parse(&format!("{SCHEME}://{id}"))? })
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
+        Ok(Self { id: id.to_owned(), conditions, boot, uri: DeviceUri::parse(&format!("{SCHEME}://{id}"))? })
     }
 
     /// Opens it for a trial: straight through the kernel driver, whatever way the program goes, and shared with nobody.

@@ -6,6 +6,7 @@
 use super::Outcome;
 use super::npu::Conditions;
 use super::npu::Npu;
+use aie_hal::Clocks;
 use aie_jit_iron::cache::{CacheError, SELF_TEST};
 use aie_jit_iron::lock::Lock;
 use aie_jit_iron::ownership;
@@ -39,7 +40,27 @@ struct Content {
 #[derive(Debug, Serialize, Deserialize)]
 struct Entry {
     conditions: Conditions,
-    families: BTreeMap<String, Outcome>,
+    families: BTreeMap<String, Kept>,
+    /// How fast the NPU ran in the last trial that it could be asked in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    clocks: Option<Clocks>,
+}
+
+/// An outcome.
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept {
+    #[serde(flatten)]
+    outcome: Outcome,
+    /// The boot that it was found in, if it says nothing about others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    boot: Option<String>,
+}
+
+impl Kept {
+    /// Whether it says something now. What the machine did not survive is not tried again in any boot.
+    fn holds(&self, npu: &Npu) -> bool {
+        self.outcome == Outcome::Begun || self.boot.as_ref().is_none_or(|boot| *boot == npu.boot)
+    }
 }
 
 impl Record {
@@ -69,22 +90,35 @@ impl Turn<'_> {
     /// What is known of a subject under the present conditions. A file that cannot be read knows nothing.
     pub fn outcome(&self, npu: &Npu, subject: &str) -> Option<Outcome> {
         let entry = self.content().npus.remove(&npu.id)?;
-        (entry.conditions == npu.conditions).then_some(entry.families)?.remove(subject)
+        let kept = (entry.conditions == npu.conditions).then_some(entry.families)?.remove(subject)?;
+        kept.holds(npu).then_some(kept.outcome)
     }
 
-    /// Notes an outcome, or that nothing is known; what was found under other conditions goes.
+    /// Notes an outcome, or that nothing is known, and how fast the NPU ran; what was found under other conditions goes. Outcomes
+    /// can be for this boot only.
     ///
     /// # Errors
     /// Errors of the file system.
-    pub fn note(&self, npu: &Npu, subject: &str, outcome: Option<&Outcome>) -> io::Result<()> {
+    pub fn note(
+        &self,
+        npu: &Npu,
+        subject: &str,
+        outcome: Option<&Outcome>,
+        is_for_one_boot: bool,
+        clocks: Option<Clocks>,
+    ) -> io::Result<()> {
         let mut content = self.content();
-        let fresh = || Entry { conditions: npu.conditions.clone(), families: BTreeMap::new() };
+        let fresh = || Entry { conditions: npu.conditions.clone(), families: BTreeMap::new(), clocks: None };
         let entry = content.npus.entry(npu.id.clone()).or_insert_with(fresh);
         if entry.conditions != npu.conditions {
             *entry = fresh();
         }
+        entry.clocks = clocks.or(entry.clocks);
         match outcome {
-            Some(outcome) => entry.families.insert(subject.to_owned(), outcome.clone()),
+            Some(outcome) => {
+                let boot = is_for_one_boot.then(|| npu.boot.clone());
+                entry.families.insert(subject.to_owned(), Kept { outcome: outcome.clone(), boot })
+            }
             None => entry.families.remove(subject),
         };
         self.write(&content)

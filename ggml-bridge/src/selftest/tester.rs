@@ -4,10 +4,11 @@ use super::Outcome;
 use super::npu::Npu;
 use super::record::{Record, Turn};
 use super::subject::Subject;
-use super::trial::{self, Open};
+use super::trial::{self, Open, ROUNDS, Trial};
 use crate::log;
-use aie_hal::{Arch, ArchRegistry};
+use aie_hal::{Arch, ArchRegistry, Clocks};
 use aie_jit_iron::CachePath;
+use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,9 @@ use std::time::Duration;
 pub struct Tester {
     open: Arc<Open>,
     limit: Duration,
+    rounds: u32,
+    /// How fast the device ran in the last trial.
+    clocks: Mutex<Option<Clocks>>,
     /// On an NPU: which one, and where outcomes are kept if there is a place.
     kept: Option<(Npu, Option<Record>)>,
 }
@@ -38,7 +42,18 @@ impl Tester {
 
     /// On what `open` opens; outcomes are kept for the NPU in the record, if there are both.
     pub fn new(open: Arc<Open>, limit: Duration, kept: Option<(Npu, Option<Record>)>) -> Self {
-        Self { open, limit, kept }
+        Self { open, limit, rounds: ROUNDS, clocks: Mutex::default(), kept }
+    }
+
+    /// Computes each node so many times, instead of [`ROUNDS`].
+    #[must_use]
+    pub fn with_rounds(self, rounds: u32) -> Self {
+        Self { rounds: rounds.max(1), ..self }
+    }
+
+    /// How fast the device ran in the last trial of this process, if there was one and the device says so.
+    pub fn clocks(&self) -> Option<Clocks> {
+        *self.clocks.lock()
     }
 
     /// Where outcomes are kept, if they are.
@@ -94,12 +109,24 @@ impl Tester {
     fn noted(&self, kept: Option<(&Turn<'_>, &Npu)>, subject: Subject, arch: &Arch) -> Result<Outcome, String> {
         let note = |outcome: Option<&Outcome>| {
             let Some((turn, npu)) = kept else { return };
-            if let Err(cause) = turn.note(npu, &subject.key(arch), outcome) {
+            if let Err(cause) =
+                turn.note(npu, &subject.key(arch), outcome, subject.is_for_one_boot(arch), self.clocks())
+            {
                 log::warn(&format!("the outcome of the self-test of {} is not kept: {cause}", subject.name()));
             }
         };
         note(Some(&Outcome::Begun));
-        let outcome = trial::run(subject, arch, &self.open, self.limit);
+        let trial = trial::run(subject, arch, &self.open, self.limit, self.rounds);
+        let outcome = trial.map(|Trial { outcome, clocks, late_lines }| {
+            *self.clocks.lock() = clocks;
+            if late_lines > 0 {
+                log::warn(&format!(
+                    "the self-test of {}: the last bytes of {late_lines} results came after the NPU had said that they were there",
+                    subject.name()
+                ));
+            }
+            outcome
+        });
         note(outcome.as_ref().ok());
         outcome
     }

@@ -6,20 +6,21 @@ use super::npu::{Conditions, Npu};
 use super::record::Record;
 use super::subject::Subject;
 use super::tester::Tester;
-use super::trial::{self, Open};
+use super::trial::{self, Open, Trial};
 use super::*;
 use crate::config::{Config, NativeLoops, SelfTest};
 use crate::context::DeviceContext;
 use crate::{doubles, drivers};
 use aie_hal::mock::MockQueue;
 use aie_hal::semaphore::TimelineSemaphore;
-use aie_hal::{Arch, ArchRegistry, Device, DeviceError};
+use aie_hal::{Arch, ArchRegistry, Buffer, Device, DeviceError};
 use aie_jit_iron::{CachePath, KernelCache, KernelStore};
 use aie_jit_native::core::LoopForm;
 use aie_jit_native::kernels::{FAMILIES, Family};
 use aie_jit_native::{Admission, NativeCompiler};
 use aie_ops::compiler::{KernelCompiler, ReferenceCompiler};
 use aie_ops::{DataType, Node, OpParams, Tensor, table};
+use parking_lot::Mutex;
 use rstest::rstest;
 use std::path::Path;
 use std::sync::Arc;
@@ -49,8 +50,12 @@ fn simulated(uri: &str) -> (Arc<Open>, Arc<AtomicUsize>) {
 
 const LONG: Duration = Duration::from_secs(120);
 
+fn tried(uri: &str, rounds: u32) -> Result<Trial, String> {
+    trial::run(Subject::Family(copies()), &aie2(), &simulated(uri).0, LONG, rounds)
+}
+
 fn outcome(uri: &str) -> Result<Outcome, String> {
-    trial::run(Subject::Family(copies()), &aie2(), &simulated(uri).0, LONG)
+    tried(uri, 1).map(|trial| trial.outcome)
 }
 
 #[rstest]
@@ -72,6 +77,57 @@ fn a_trial_says_which_node_is_not_right(
     assert!(text.starts_with(case) && text.contains(how), "{text}");
 }
 
+/// What is wrong only once in a while is found in a later round, whose numbers are others.
+#[test]
+fn every_round_counts() {
+    let nodes = (copies().cases)(&aie2()).len() as u32;
+    let uri = format!("mock:aie2?fault=untouched@{}", 2 * nodes + 1);
+    assert_eq!(tried(&uri, 2).unwrap().outcome, Outcome::Right);
+    assert_eq!(tried(&uri, 3).unwrap().outcome.word(), "wrong");
+    let case = &(copies().cases)(&aie2())[0];
+    assert_ne!(case.material(0).unwrap().expected, case.material(1).unwrap().expected);
+}
+
+/// The last line of a result may come late; anything else that does is wrong.
+#[test]
+fn a_late_last_line_is_read_again() {
+    let late = tried("mock:aie2?coherent=false&fault=late@1", 1).unwrap();
+    assert_eq!((late.outcome, late.late_lines), (Outcome::Right, 1));
+    let stale = tried("mock:aie2?coherent=false&fault=stale@3", 1).unwrap();
+    assert_eq!((stale.outcome.word(), stale.late_lines), ("wrong", 0));
+}
+
+/// A device that says that it has done what it was given, and has written a byte behind the last buffer that was allocated.
+#[test]
+fn what_is_written_outside_of_arguments_is_seen() {
+    let open: Arc<Open> = Arc::new(|| {
+        let buffers = Arc::new(Mutex::new(Vec::<Arc<dyn Buffer>>::new()));
+        let mut device = doubles::device();
+        device.load_kernels();
+        device.expect_clocks().returning(|| None);
+        let kept = Arc::clone(&buffers);
+        device.expect_allocate().returning(move |params| {
+            kept.lock().push(doubles::coherent(params.size));
+            Ok(Arc::clone(kept.lock().last().unwrap()))
+        });
+        device.expect_create_semaphore().returning(|initial| Ok(Arc::new(TimelineSemaphore::new(initial))));
+        device.expect_create_queue().returning(move || {
+            let (mut queue, buffers) = (MockQueue::new(), Arc::clone(&buffers));
+            queue.expect_submit().returning(move |submission| {
+                let last = buffers.lock().pop().unwrap();
+                last.write(last.size() - 1, &[0]).unwrap();
+                submission.signals.iter().for_each(|point| point.semaphore.signal(point.value).unwrap());
+                Ok(())
+            });
+            Ok(Arc::new(queue))
+        });
+        let device: Arc<dyn Device> = Arc::new(device);
+        Ok(device)
+    });
+    let outcome = trial::run(Subject::Family(copies()), &aie2(), &open, LONG, 1).unwrap().outcome;
+    assert!(outcome.word() == "wrong" && outcome.to_string().contains("1 bytes behind the"), "{outcome}");
+}
+
 /// Imported memory that the array sees elsewhere shows in the first node; the same family in the device's memory does not see it.
 #[rstest]
 #[case::right("", "right", "")]
@@ -81,7 +137,7 @@ fn a_trial_says_which_node_is_not_right(
 #[case::elsewhere_not_coherent("?coherent=false&fault=import@*", "wrong", "CONT")]
 fn a_trial_of_imported_memory_reads_a_mapped_file(#[case] fault: &str, #[case] word: &str, #[case] case: &str) {
     let uri = format!("mock:aie2{fault}");
-    let outcome_of = |subject| trial::run(subject, &aie2(), &simulated(&uri).0, LONG).unwrap();
+    let outcome_of = |subject| trial::run(subject, &aie2(), &simulated(&uri).0, LONG, 1).unwrap().outcome;
     let outcome = outcome_of(Subject::ImportedMemory);
     assert_eq!(outcome.word(), word);
     assert!(word == "right" || outcome.to_string().starts_with(case), "{outcome}");
@@ -98,7 +154,7 @@ fn a_device_that_refuses_memory_is_no_verdict() {
         let device: Arc<dyn Device> = Arc::new(device);
         Ok(device)
     });
-    let reason = trial::run(Subject::ImportedMemory, &aie2(), &open, LONG).unwrap_err();
+    let reason = trial::run(Subject::ImportedMemory, &aie2(), &open, LONG, 1).unwrap_err();
     assert!(reason.contains("it is not pinned"), "{reason}");
 }
 
@@ -110,7 +166,7 @@ fn a_device_without_memory_is_no_verdict() {
     assert!(outcome("mock:aie3").is_err());
     let aie9 = Arch { name: "aie9".into(), ..(*aie2()).clone() };
     assert!(
-        trial::run(Subject::Family(copies()), &aie9, &simulated("mock:aie2").0, LONG)
+        trial::run(Subject::Family(copies()), &aie9, &simulated("mock:aie2").0, LONG, 1)
             .unwrap_err()
             .contains("no program")
     );
@@ -136,7 +192,7 @@ fn stuck() -> Arc<Open> {
 #[test]
 fn what_never_ends_is_left_behind_when_the_time_is_up() {
     let (begun, limit) = (Instant::now(), Duration::from_millis(200));
-    let outcome = trial::run(Subject::Family(copies()), &aie2(), &stuck(), limit).unwrap();
+    let outcome = trial::run(Subject::Family(copies()), &aie2(), &stuck(), limit, 1).unwrap().outcome;
     assert_eq!(outcome.word(), "hung");
     assert!(outcome.to_string().contains("within 0.2 seconds"), "{outcome}");
     assert!((limit..LONG).contains(&begun.elapsed()));
@@ -145,7 +201,7 @@ fn what_never_ends_is_left_behind_when_the_time_is_up() {
             std::thread::park();
         }
     });
-    assert!(trial::run(Subject::Family(copies()), &aie2(), &asleep, limit).unwrap_err().contains("opening the NPU"));
+    assert!(trial::run(Subject::Family(copies()), &aie2(), &asleep, limit, 1).unwrap_err().contains("opening the NPU"));
 }
 
 fn npu(firmware: &str, kernels: &str) -> Npu {
@@ -208,11 +264,30 @@ fn what_was_not_tried_is_tried_again() {
 fn a_trial_that_a_machine_did_not_survive_is_not_repeated() {
     let folder = tempfile::tempdir().unwrap();
     let npu = npu("1.5", "a");
-    record(folder.path()).turn().unwrap().note(&npu, "copies", Some(&Outcome::Begun)).unwrap();
+    record(folder.path()).turn().unwrap().note(&npu, "copies", Some(&Outcome::Begun), false, None).unwrap();
     let (open, opened) = simulated("mock:aie2");
     let outcome = tester(folder.path(), npu.clone(), open).known_or_tested(Subject::Family(copies()), &aie2()).unwrap();
     assert_eq!((outcome.word(), opened.load(SeqCst)), ("interrupted", 0));
     assert!(outcome.to_string().contains("never came to its end"), "{outcome}");
+}
+
+/// What depends on how the kernel module came up is tried again after a start of the machine, unless the machine died of it.
+#[test]
+fn an_outcome_can_be_for_one_boot() {
+    let folder = tempfile::tempdir().unwrap();
+    let (record, first) = (record(folder.path()), npu("1.5", "a"));
+    let mut second = first.clone();
+    second.boot = "another".into();
+    let turn = record.turn().unwrap();
+    turn.note(&first, "copies", Some(&Outcome::Right), false, None).unwrap();
+    turn.note(&first, "product", Some(&Outcome::Right), true, None).unwrap();
+    turn.note(&first, "attention", Some(&Outcome::Begun), true, None).unwrap();
+    let known = |npu: &Npu| ["copies", "product", "attention"].map(|subject| turn.outcome(npu, subject));
+    assert_eq!(known(&first), [Some(Outcome::Right), Some(Outcome::Right), Some(Outcome::Begun)]);
+    assert_eq!(known(&second), [Some(Outcome::Right), None, Some(Outcome::Begun)]);
+    let one_boot = |subject: &Subject| subject.is_for_one_boot(&aie2());
+    let named: Vec<&str> = Subject::all().filter(one_boot).map(Subject::name).collect();
+    assert_eq!(named, ["product", "token", "attention"]);
 }
 
 #[test]
@@ -222,7 +297,7 @@ fn a_damaged_record_knows_nothing_and_is_replaced() {
     std::fs::write(record.path(), "{\"npus\": 7").unwrap();
     let turn = record.turn().unwrap();
     assert_eq!(turn.outcome(&npu, "copies"), None);
-    turn.note(&npu, "copies", Some(&Outcome::Right)).unwrap();
+    turn.note(&npu, "copies", Some(&Outcome::Right), false, None).unwrap();
     assert_eq!(turn.outcome(&npu, "copies"), Some(Outcome::Right));
     assert_eq!(turn.outcome(&npu, "rope"), None);
 }
@@ -308,8 +383,9 @@ fn kernels_have_loops_that_work(
     assert_eq!(compiler.admits(&case.node, &aie2()).is_ok(), is_right);
     let trials = opened.load(SeqCst);
     let kernel = compiler.compile(table::lookup("CPY").unwrap(), &case.node, &aie2()).unwrap();
-    let (device, material) = (open().unwrap(), case.material().unwrap());
-    let found = dispatch(&*device, &*device.create_queue().unwrap(), &material, &kernel, Place::Allocated).unwrap();
+    let (device, material) = (open().unwrap(), case.material(0).unwrap());
+    let queue = device.create_queue().unwrap();
+    let found = dispatch(&*device, &*queue, &material, &kernel, Place::Allocated).unwrap().result().unwrap();
     assert_eq!(case.judge(&found, &material.expected).is_ok(), is_right);
     // What is known is not tried again by the next program.
     assert_eq!((gate().loops(), opened.load(SeqCst)), (form, trials + 1));

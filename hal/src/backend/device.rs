@@ -6,7 +6,7 @@ use crate::arch::Arch;
 use crate::artifact::KernelArtifact;
 use crate::buffer::{Buffer, BufferParams, HostMemory, MemoryPool};
 use crate::counters::Counters;
-use crate::device::{Device, DeviceInfo, Limits, MemoryReport};
+use crate::device::{Clocks, Device, DeviceInfo, Limits, MemoryReport};
 use crate::error::DeviceError;
 use crate::executable::Executable;
 use crate::queue::Queue;
@@ -118,6 +118,10 @@ impl<B: DeviceBackend> Device for OpenDevice<B> {
     fn counters(&self) -> Counters {
         let counters = self.backend.state().account.lock().counters;
         Counters { virtual_ns: self.backend.virtual_ns(), bundles: self.backend.bundles(), ..counters }
+    }
+
+    fn clocks(&self) -> Option<Clocks> {
+        self.backend.clocks()
     }
 
     fn allocate(&self, params: &BufferParams) -> Result<Arc<dyn Buffer>, DeviceError> {

@@ -7,7 +7,7 @@ use crate::arch::Arch;
 use crate::artifact::KernelArtifact;
 use crate::buffer::{Buffer, BufferParams, HostMemory};
 use crate::counters::Counters;
-use crate::device::{Device, DeviceInfo, Limits, MemoryReport};
+use crate::device::{Clocks, Device, DeviceInfo, Limits, MemoryReport};
 use crate::error::DeviceError;
 use crate::executable::Executable;
 use crate::queue::Queue;
@@ -68,6 +68,10 @@ impl Device for ValidatedDevice {
 
     fn counters(&self) -> Counters {
         self.owner.inner.counters()
+    }
+
+    fn clocks(&self) -> Option<Clocks> {
+        self.owner.inner.clocks()
     }
 
     fn allocate(&self, params: &BufferParams) -> Result<Arc<dyn Buffer>, DeviceError> {

@@ -99,13 +99,13 @@ impl Case {
         format!("{} {} -> {}", self.node.op, sources.join(" "), text(&self.node.output))
     }
 
-    /// The bytes of sources and result; what is expected is the reference kernel's.
+    /// The bytes of sources and result, other ones in each round; what is expected is the reference kernel's.
     ///
     /// # Errors
     /// Why there are none: a mistake in the case.
-    pub fn material(&self) -> Result<Material, String> {
+    pub fn material(&self, round: u32) -> Result<Material, String> {
         let op = table::lookup(&self.node.op).ok_or_else(|| format!("no operation {}", self.node.op))?;
-        let mut random = Random(1);
+        let mut random = Random(1 + round);
         let inputs = self.node.inputs().zip(&self.inputs);
         let sources: Vec<Vec<u8>> =
             inputs.map(|(tensor, input)| input.bytes(tensor, &mut random)).collect::<Result<_, _>>()?;

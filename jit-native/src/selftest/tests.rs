@@ -73,7 +73,7 @@ fn every_operation_is_right_on_the_emulated_array(#[case] generation: &str) {
         for case in &cases {
             let name = case.name();
             covered.insert(case.node.op.clone());
-            let material = case.material().unwrap_or_else(|e| panic!("{name}: {e}"));
+            let material = case.material(0).unwrap_or_else(|e| panic!("{name}: {e}"));
             let ran = [&mut hardware, &mut jnz].map(|bench| bench.run(family, case, &material));
             let Material { updated, before, expected, .. } = material;
             case.judge(&ran[0].found, &expected).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -108,7 +108,7 @@ fn hardware_loops_are_seen_to_repeat(
     let arch = arch(generation);
     let mut bench = Bench::new(&arch, loops);
     let right = cases(family, &arch).into_iter().map(|case| {
-        let material = case.material().unwrap();
+        let material = case.material(0).unwrap();
         case.judge(&bench.run(family, &case, &material).found, &material.expected).is_ok()
     });
     assert_eq!(right.collect::<Vec<_>>(), expected);
@@ -119,7 +119,7 @@ fn hardware_loops_are_seen_to_repeat(
 fn small_mistakes_are_found() {
     let arch = arch("aie2");
     for case in FAMILIES.iter().flat_map(|family| cases(family, &arch)) {
-        let expected = case.material().unwrap().expected;
+        let expected = case.material(0).unwrap().expected;
         case.judge(&expected, &expected).unwrap();
         let mut wrong = expected.clone();
         let middle = wrong.len() / 2 / 4 * 4;

@@ -68,7 +68,8 @@ fn executed(kernel: &KernelRequest, sources: &[&[u8]], artifact: &KernelArtifact
         before: vec![0; bytes],
         expected: vec![0; bytes],
     };
-    dispatch(&*device, &*queue, &material, artifact, Place::Allocated).map_err(|error| error.to_string())
+    let ended = dispatch(&*device, &*queue, &material, artifact, Place::Allocated);
+    ended.and_then(|ended| ended.result()).map_err(|error| error.to_string())
 }
 
 fn print(simulated: &[Simulated], right: usize, out: &mut impl Write) -> io::Result<()> {

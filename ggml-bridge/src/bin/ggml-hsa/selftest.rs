@@ -5,7 +5,7 @@
 use crate::output::{complain, counted, json, say};
 use aie_driver_xdna::route::Route;
 use aie_driver_xdna::{SCHEME, XdnaDriver};
-use aie_hal::{Arch, ArchRegistry, Device, DeviceUri, Driver, Environment};
+use aie_hal::{Arch, ArchRegistry, Clocks, Device, DeviceUri, Driver, Environment};
 use aie_jit_native::core::LoopForm;
 use aie_jit_native::selftest::cases;
 use clap::Args;
@@ -18,6 +18,7 @@ use ggml_hsa::selftest::Outcome;
 use ggml_hsa::selftest::npu::Npu;
 use ggml_hsa::selftest::subject::Subject;
 use ggml_hsa::selftest::tester::Tester;
+use ggml_hsa::selftest::trial::ROUNDS;
 use serde::Serialize;
 use std::cell::OnceCell;
 use std::io::{IsTerminal as _, stderr};
@@ -34,6 +35,9 @@ use std::time::{Duration, Instant};
   ggml-hsa selftest --device mock:aie2                         on the emulated array
   ggml-hsa selftest --device 'mock:aie2?fault=garbage@3'       what a wrong result looks like
   ggml-hsa selftest --forget                         drop what is known of an NPU
+
+Families that ask most of an NPU come last, and behind one that hung none is tried. A result that is right only when it is read again,
+but for its last 64 bytes, counts as right, with a warning.
 
 On an NPU the outcome is kept in the kernel cache. llama.cpp uses the families that are right; what was wrong or hung stays out of
 use, with a warning, until the firmware, the kernel with its driver or the library changes, or this command finds it right.
@@ -67,6 +71,9 @@ pub struct SelftestArguments {
     /// How long one family may take, in seconds [default: that of GGML_HSA_SELFTEST_LIMIT]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
+    /// How often each node is computed, with other numbers each time
+    #[arg(long, value_name = "N", default_value_t = ROUNDS, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
     /// Drop what is known of the NPU, and test nothing
     #[arg(long)]
     forget: bool,
@@ -92,6 +99,9 @@ struct Report {
     firmware: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     driver: Option<String>,
+    /// How fast the NPU ran in the last trial, if the kernel says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clocks: Option<Clocks>,
     /// Where the outcomes are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     record: Option<PathBuf>,
@@ -125,7 +135,11 @@ pub fn run(arguments: &SelftestArguments) -> ExitCode {
     }
     let chosen =
         |subject: &Subject| arguments.family.is_empty() || arguments.family.iter().any(|name| name == subject.name());
-    report.families = Subject::all().filter(chosen).map(|subject| bench.test(subject)).collect();
+    for subject in Subject::all().filter(chosen) {
+        let has_hung = report.families.iter().any(|row| row.outcome == HUNG);
+        report.families.push(if has_hung { bench.untested(subject, AFTER_HANG) } else { bench.test(subject) });
+    }
+    report.clocks = bench.tester.clocks();
     if arguments.json {
         json(&report);
     } else {
@@ -136,6 +150,9 @@ pub fn run(arguments: &SelftestArguments) -> ExitCode {
 }
 
 const RIGHT: &str = "right";
+const HUNG: &str = "hung";
+/// Why there are no trials behind one that hung.
+const AFTER_HANG: &str = "not tried, as an NPU that has hung may need a new boot; `--family` tries it alone";
 const NOT_MADE: &str = "not made";
 const REFUSED: &str = "refused";
 
@@ -178,6 +195,7 @@ impl Bench {
             arch: arch.name.clone(),
             firmware: None,
             driver: None,
+            clocks: None,
             record: None,
             families: Vec::new(),
         };
@@ -193,17 +211,24 @@ impl Bench {
             };
             Tester::of_simulated(Arc::new(open), limit)
         };
+        let tester = tester.with_rounds(arguments.rounds);
         report.record = tester.record().map(|record| record.path());
         let (native_loops, form) = (config.native_loops, OnceCell::new());
         Ok((Self { arch, import_obstacle, tester, native_loops, form }, report))
     }
 
-    fn test(&self, subject: Subject) -> Row {
+    fn row(&self, subject: Subject, outcome: &'static str, reason: Option<String>, begun: Instant) -> Row {
         let cases = cases(subject.family(), &self.arch).len();
-        let row = |outcome, reason, begun: Instant| {
-            let milliseconds = begun.elapsed().as_millis();
-            Row { family: subject.name(), outcome, reason, cases, milliseconds }
-        };
+        let milliseconds = begun.elapsed().as_millis();
+        Row { family: subject.name(), outcome, reason, cases, milliseconds }
+    }
+
+    fn untested(&self, subject: Subject, reason: &str) -> Row {
+        self.row(subject, "untested", Some(reason.to_owned()), Instant::now())
+    }
+
+    fn test(&self, subject: Subject) -> Row {
+        let row = |outcome, reason, begun| self.row(subject, outcome, reason, begun);
         let begun = Instant::now();
         if !subject.is_for(&self.arch) {
             return row(NOT_MADE, None, begun);
@@ -212,7 +237,7 @@ impl Bench {
             return row(REFUSED, Some(obstacle.clone()), begun);
         }
         if stderr().is_terminal() {
-            eprintln!("{}: {}", subject.name(), counted(cases, "node"));
+            eprintln!("{}: {}", subject.name(), counted(cases(subject.family(), &self.arch).len(), "node"));
         }
         let outcome = match subject {
             Subject::HardwareLoops => self.tester.tested(subject, &self.arch),
@@ -263,13 +288,14 @@ fn print(report: &Report) {
         let (cases, milliseconds) = (row.cases.to_string(), row.milliseconds.to_string());
         table.add_row([row.family, &cases, &milliseconds, row.outcome]);
     }
+    let clocks = report.clocks.map_or_else(String::new, |clocks| format!(", array at {} MHz", clocks.array_mhz));
     let conditions: Vec<&str> = [&report.firmware, &report.driver].into_iter().flatten().map(String::as_str).collect();
     let conditions = match conditions[..] {
         [] => String::new(),
         [firmware, driver] if !firmware.is_empty() => format!(", firmware {firmware}, {driver}"),
         [.., driver] => format!(", {driver}"),
     };
-    say(&format!("{} ({}{conditions})\n{table}", report.device, report.arch));
+    say(&format!("{} ({}{conditions}{clocks})\n{table}", report.device, report.arch));
     for row in &report.families {
         if let Some(reason) = &row.reason {
             say(&format!("{} is {}: {reason}", row.family, row.outcome));

@@ -74,6 +74,7 @@ pub fn run(args: &SelftestArgs, options: &Options) -> Result<()> {
         steps.check(&format!("on what others have left, {device}"), || rig.all_right(&[device], &[]));
     }
     steps.check("the simulated kernel device", || rig.all_right(&[], &[]));
+    steps.check("its clock", || rig.clock());
     steps.check("wrong results", || rig.found(&["--family", FAMILY], &[(FAULTS, "garbage@*")], "wrong"));
     // The first commands are those that opening tries.
     steps.check("a kernel that never signals", || rig.found(&["--family", "rope"], &[(FAULTS, "timeout@4")], "hung"));
@@ -186,6 +187,14 @@ impl Rig {
         ensure!(end.status.success() && right == families.len() && right > 0, "{}: {report:#}", end.describe());
         let cases: u64 = families.iter().filter_map(|family| family["cases"].as_u64()).sum();
         Ok(format!("{right} families, {cases} nodes"))
+    }
+
+    /// The clock that the kernel device tells is in the report, as long as a context is there.
+    fn clock(&self) -> Result<String> {
+        let (report, end) = self.ask(&["--family", "rope", "--rounds", "1"], &[])?;
+        let mhz = report["clocks"]["array_mhz"].as_u64();
+        ensure!(mhz == Some(1600), "{}: {report:#}", end.describe());
+        Ok("1600 MHz, and 800 when nothing is on the array".to_owned())
     }
 
     /// A fault has this outcome, and without it the family is right.
