@@ -239,6 +239,22 @@ fn one_bank_for_two_accesses_costs_time() {
     assert_eq!((notes(0x7_0020), notes(0x7_4000)), (1, 0));
 }
 
+/// Of what `vlda` has loaded, on npu1, by a register that is 0.
+#[test]
+fn element_0_is_not_extracted_by_a_register() {
+    let found = |index: u8, load: &str| {
+        rules(&format!(
+            "movxm p0, #0x70000\nmova r16, #{index}\n{load} wl0, [p0, #0]\n{load} wh0, [p0, #32]\n{}vextract.s32 r1, x0, r16\n\
+             {}st r1, [p0, #64]\ndone",
+            nops(7),
+            nops(3)
+        ))
+    };
+    assert_eq!(found(0, "vlda"), ["extract first"]);
+    assert_eq!(found(1, "vlda"), [""; 0]);
+    assert_eq!(found(0, "vldb"), [""; 0]);
+}
+
 #[test]
 fn a_program_fits_into_program_memory() {
     let isa = Isa::aie2();

@@ -214,6 +214,13 @@ pub enum Problem {
         /// The length.
         bytes: u32,
     },
+    /// An element is extracted by a register that can be 0, from a vector that `vlda` has loaded: a core of npu1 hung on that for ever,
+    /// and not on other indices or vectors (FIM43-Redeye/xdna-emu, 2026-03-24). Why is not known.
+    #[error("element 0 of the vector loaded at {loaded:#x} is extracted by a register, which hung a core for ever")]
+    ExtractFirst {
+        /// The load.
+        loaded: u32,
+    },
     /// Two accesses of a bundle need one bank: the core waits a cycle.
     #[error("the accesses to {first:#x} and {second:#x} need the same bank of memory; the core waits for one of them")]
     Bank {
@@ -245,7 +252,8 @@ impl Problem {
             | Self::Unit { certain: false, .. }
             | Self::LockTooEarly { .. }
             | Self::AccessTooEarly { .. }
-            | Self::Address { .. } => Severity::Warning,
+            | Self::Address { .. }
+            | Self::ExtractFirst { .. } => Severity::Warning,
             Self::NeverSeen { .. } | Self::Bank { .. } => Severity::Note,
             _ => Severity::Error,
         }
@@ -282,6 +290,7 @@ impl Problem {
             Self::AccessTooEarly { .. } => "access too early",
             Self::Address { .. } => "address",
             Self::Unaligned { .. } => "unaligned",
+            Self::ExtractFirst { .. } => "extract first",
             Self::Bank { .. } => "bank",
         }
     }

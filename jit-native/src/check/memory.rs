@@ -136,12 +136,15 @@ pub fn check(paths: &mut Paths<'_>) {
         let id = id as u32;
         let mut accesses: Vec<(BTreeSet<u32>, u32)> = Vec::new();
         for (slot, decoded) in placed.decoded.slots.iter().enumerate() {
-            let Some(bytes) = accessed_bytes(decoded.instruction) else { continue };
             let Some(first) =
                 placed.ports.clone().find(|port| usize::from(paths.code.ports[*port as usize].slot) == slot)
             else {
                 continue;
             };
+            if let Some(loaded) = extracted_first(paths, &mut constants, &paths.code.ports[first as usize]) {
+                problems.push((id, Problem::ExtractFirst { loaded }));
+            }
+            let Some(bytes) = accessed_bytes(decoded.instruction) else { continue };
             let Some(addresses) = addresses(paths, &mut constants, &paths.code.ports[first as usize]) else { continue };
             for address in &addresses {
                 let allowed = &paths.code.program.data;
@@ -167,6 +170,22 @@ pub fn check(paths: &mut Paths<'_>) {
     for (bundle, problem) in problems {
         paths.report(bundle, problem);
     }
+}
+
+/// Where the vector was loaded of which an instruction extracts element 0 by a register; see [`Problem::ExtractFirst`].
+fn extracted_first(paths: &Paths<'_>, constants: &mut Constants, port: &Port) -> Option<u32> {
+    let is_extract = paths.code.instruction(port).instruction.mnemonic.starts_with("vextract.");
+    if !is_extract || paths.code.isa().name() != "aie2" {
+        return None;
+    }
+    let (index, vector) = (port_of(paths, port, "idx")?, port_of(paths, port, "s1")?);
+    constants.values(paths, index).filter(|values| values.contains(&0))?;
+    constants.sources.get(&vector)?.iter().find_map(|(_, source)| {
+        let Source::Port(writer, _) = *source else { return None };
+        let writer = &paths.code.ports[writer as usize];
+        let is_load = paths.code.instruction(writer).instruction.mnemonic == "vlda";
+        is_load.then(|| paths.code.bundles[writer.bundle as usize].address)
+    })
 }
 
 fn accessed_bytes(instruction: &Instruction) -> Option<u32> {

@@ -23,6 +23,7 @@
 //! assert!(design.to_string().contains("movxm r0, #7"));
 //! ```
 
+mod arbiters;
 mod check;
 mod descriptor;
 mod in_flight;
@@ -90,7 +91,7 @@ pub enum DesignError {
     NoInstructions(String),
 }
 
-/// Something that cannot work.
+/// Something that cannot work, or may not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// Where, if it is about one tile.
@@ -135,6 +136,8 @@ pub struct Design {
     pub arguments_unknown: Option<String>,
     /// What cannot work.
     pub problems: Vec<Problem>,
+    /// What may not work in every run.
+    pub doubts: Vec<Problem>,
 }
 
 impl Design {
@@ -182,6 +185,7 @@ impl Design {
         if let Some(stream) = &stream {
             check.stream(stream);
         }
+        let doubts = arbiters::mutual_waits(&tiles, &routes);
         let (arguments, arguments_unknown) = arguments(source);
         Ok(Self {
             arch: arch.name.clone(),
@@ -195,6 +199,7 @@ impl Design {
             arguments,
             arguments_unknown,
             problems,
+            doubts,
         })
     }
 

@@ -86,7 +86,9 @@ pub fn run(arguments: &CheckArguments) -> ExitCode {
 fn report(arguments: &CheckArguments) -> Result<Report, String> {
     disassemble::with_source(&arguments.files, |arch, source| {
         let design = Design::read(arch, source).map_err(|cause| cause.to_string())?;
-        let mut findings: Vec<Found> = design.problems.iter().map(of_array).collect();
+        let errors = design.problems.iter().map(|problem| of_array("error", problem));
+        let warnings = design.doubts.iter().map(|doubt| of_array("warning", doubt));
+        let mut findings: Vec<Found> = errors.chain(warnings).collect();
         let isa = Isa::for_arch(&arch.name).ok_or_else(|| format!("there are no instructions of `{}`", arch.name))?;
         let (programs, rejected) = programs(arch, isa, &source.pdi);
         findings.extend(rejected);
@@ -108,9 +110,9 @@ fn report(arguments: &CheckArguments) -> Result<Report, String> {
     })
 }
 
-fn of_array(problem: &Problem) -> Found {
+fn of_array(severity: &'static str, problem: &Problem) -> Found {
     let place = problem.tile.map_or_else(|| "stream".to_owned(), |tile| tile.to_string());
-    Found { severity: "error", rule: "array", place, what: problem.what.clone() }
+    Found { severity, rule: "array", place, what: problem.what.clone() }
 }
 
 /// Bytes of five bundles without instructions, and up to 16 to the next line.

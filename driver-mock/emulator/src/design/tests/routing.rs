@@ -122,3 +122,45 @@ fn the_buffer_of_a_switch_is_passed() {
     maker.circuit((0, 2), Port::Dma(0), Port::Fifo).circuit((0, 2), Port::Fifo, Port::Dma(1));
     assert_eq!(texts(&maker.read(None)), ["core (0,2) MM2S 0 -> core (0,2) S2MM 1"]);
 }
+
+/// Packets from the shims of two columns through one arbiter of a mem tile, to the cores of these rows and channels.
+fn through_one_arbiter(ends: [(u8, u8); 2]) -> Maker {
+    let mut maker = Maker::default();
+    for column in [0, 1] {
+        maker.connect(column, Direction::MemoryToStream, 0);
+        let slot = PacketSlot { id: column, mask: 31, arbiter: 0, msel: 0 };
+        let towards = if column == 0 { Port::North(0) } else { Port::West(0) };
+        maker.packets((column, 0), Port::South(3), 0, slot, &[towards]);
+    }
+    // The second shim's join those of the first.
+    let slot = PacketSlot { id: 1, mask: 31, arbiter: 0, msel: 0 };
+    maker.packets((0, 0), Port::East(0), 0, slot, &[Port::North(0)]);
+    for (id, (row, channel)) in (0..).zip(ends) {
+        let slot = PacketSlot { id, mask: 31, arbiter: 1 + id, msel: 0 };
+        maker.packets((0, 1), Port::South(0), id, slot, &[Port::North(id)]);
+        // The first core's row is where both come; what is for the other goes on.
+        if row == 2 {
+            maker.circuit((0, 2), Port::South(id), Port::Dma(channel));
+        } else {
+            maker.circuit((0, 2), Port::South(id), Port::North(0)).circuit((0, 3), Port::South(0), Port::Dma(channel));
+        }
+    }
+    maker
+}
+
+#[test]
+fn packets_of_one_core_that_share_an_arbiter_are_a_doubt() {
+    let design = through_one_arbiter([(2, 0), (2, 1)]).read(None);
+    assert_eq!(design.problems, []);
+    let [doubt] = &design.doubts[..] else { panic!("{:?}", design.doubts) };
+    assert_eq!(doubt.tile, Some(position(0, 0)));
+    let expected = "arbiter 0: packets from shim (0,0) MM2S 0 to core (0,2) S2MM 0 can hold it while they wait for those from \
+                    shim (1,0) MM2S 0 to core (0,2) S2MM 1, which wait for it; in some order both stop";
+    assert_eq!(doubt.what, expected);
+    // Two cores that have nothing to do with each other.
+    assert_eq!(through_one_arbiter([(2, 0), (3, 0)]).read(None).doubts, []);
+    // The same, where the first waits for the second.
+    let mut maker = through_one_arbiter([(2, 0), (3, 0)]);
+    maker.circuit((0, 3), Port::Dma(0), Port::South(2)).circuit((0, 2), Port::North(2), Port::Dma(1));
+    assert_eq!(maker.read(None).doubts.len(), 1);
+}
