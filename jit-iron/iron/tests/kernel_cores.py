@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import unittest
+import zlib
 from pathlib import Path
 
 try:
@@ -26,6 +27,13 @@ NUMPY_TYPES = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "bf16": bfloat16
 # Alignment of a core's buffers, and what lies behind a buffer to see that nothing is written there.
 ALIGNMENT = 64
 GUARD = 64
+
+
+def architectures(test):
+    """The generations that a test goes through: both with KERNELS=all or some, else one, in turn by the test's name."""
+    if os.environ.get("KERNELS", "few") != "few":
+        return ARCHITECTURES
+    return list(ARCHITECTURES)[zlib.crc32(test.id().encode()) % 2 :][:1]
 
 
 def compiler() -> str:

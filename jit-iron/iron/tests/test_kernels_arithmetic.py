@@ -2,7 +2,7 @@
 
 import unittest
 
-from kernel_cores import ARCHITECTURES, CPP_TYPES, NUMPY_TYPES, Buffer, CoreFunctions, np
+from kernel_cores import CPP_TYPES, NUMPY_TYPES, Buffer, CoreFunctions, architectures, np
 
 COUNTS = (1, 2, 15, 16, 17, 64, 333)
 OPERATIONS = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}
@@ -52,7 +52,7 @@ class ArithmeticTest(unittest.TestCase):
             self.assertLess(nmse(result.values.astype(np.float64), exact), 2.0**-16 * 1.01)
 
     def test_floats(self):
-        for arch in ARCHITECTURES:
+        for arch in architectures(self):
             for types in MIXES:
                 macros = dict(zip(("INPUT_0_TYPE", "INPUT_1_TYPE", "OUTPUT_TYPE"), (CPP_TYPES[t] for t in types)))
                 for name, exact in OPERATIONS.items():
@@ -72,7 +72,7 @@ class ArithmeticTest(unittest.TestCase):
         macros = dict.fromkeys(("INPUT_0_TYPE", "INPUT_1_TYPE", "OUTPUT_TYPE"), "float")
         with np.errstate(all="ignore"):
             expected = x.astype(np.float64) * y
-        for arch in ARCHITECTURES:
+        for arch in architectures(self):
             self.cores.function(arch, "binary.cc", FUNCTION="mul", **macros)(a.pointer, b.pointer, out.pointer, len(x))
             for i, exact in enumerate(expected):
                 with self.subTest(arch=arch, a=x[i], b=y[i]):
@@ -97,7 +97,7 @@ class ArithmeticTest(unittest.TestCase):
             "leaky_relu": ("unary.cc", {"FUNCTION": "leaky_relu", "PARAMETER_0": bits}, leaky),
             "scale": ("scale.cc", {"FACTOR": bits}, ends * np.float32(-0.3)),
         }
-        for arch in ARCHITECTURES:
+        for arch in architectures(self):
             for name, (source, macros, expected) in cases.items():
                 with self.subTest(arch=arch, function=name), np.errstate(all="ignore"):
                     function = self.cores.function(arch, source, INPUT_TYPE="float", OUTPUT_TYPE="float", **macros)
@@ -118,7 +118,7 @@ class ArithmeticTest(unittest.TestCase):
         macros = dict.fromkeys(("INPUT_0_TYPE", "INPUT_1_TYPE", "OUTPUT_TYPE"), "float")
         with np.errstate(all="ignore"):
             expected = x.astype(np.float64) / y
-        for arch in ARCHITECTURES:
+        for arch in architectures(self):
             function = self.cores.function(arch, "binary.cc", FUNCTION="div", **macros)
             function(a.pointer, b.pointer, out.pointer, len(x))
             for i, exact in enumerate(expected):
@@ -133,7 +133,7 @@ class ArithmeticTest(unittest.TestCase):
                         self.assertTrue(abs(got) < 1e-36 if abs(exact) < 1 else np.isinf(got))
 
     def test_integers_wrap(self):
-        for arch in ARCHITECTURES:
+        for arch in architectures(self):
             for dtype in INTEGERS:
                 for name in ("add", "sub", "mul"):
                     function = self.cores.function(arch, "binary_integer.cc", FUNCTION=name, ELEMENT_TYPE=CPP_TYPES[dtype])
@@ -154,7 +154,7 @@ class ArithmeticTest(unittest.TestCase):
             "relu": lambda x: np.maximum(x, 0),
             "step": lambda x: (x > 0).astype(np.int64),
         }
-        for arch in ARCHITECTURES:
+        for arch in architectures(self):
             for dtype in INTEGERS:
                 for name, definition in exact.items():
                     function = self.cores.function(arch, "unary_integer.cc", FUNCTION=name, ELEMENT_TYPE=CPP_TYPES[dtype])
@@ -175,7 +175,7 @@ class ArithmeticTest(unittest.TestCase):
             ((12, 6, 4, 2), (4, 3, 2, 1)),
             ((5, 1, 1, 1), (1, 1, 1, 1)),
         ]
-        for arch in ARCHITECTURES:
+        for arch in architectures(self):
             for first, second in shapes:
                 extents = ",".join(map(str, first + second))
                 for dtype in ("f32", "bf16", "i8", "i32"):

@@ -78,7 +78,13 @@ const STAGES: &[Stage] = &[
     xtask("operations", "gen operations --check"),
     xtask("environment", "gen environment --check"),
     xtask("backend-ops", "backend-ops --ci"),
-    xtask("backend-ops-xdna", "backend-ops --ci --driver xdna"),
+    // What differs from the stage before is the way of buffers and dispatches, which all operations share.
+    xtask(
+        "backend-ops-xdna",
+        "backend-ops --ci --driver xdna -o ADD,ARGSORT,CLAMP,CONT,EXP,FILL,FLASH_ATTN_EXT,GEGLU,IM2COL,MEAN,MUL_MAT,\
+         MUL_MAT_VEC_FUSION,NORM,OUT_PROD,POOL_2D,RMS_NORM,RMS_NORM_MUL_ROPE,ROPE,ROPE_SET_ROWS,SCALE,SET_ROWS,SILU,SOFT_MAX,\
+         SSM_CONV,SSM_SCAN,SUM_ROWS,SWIGLU,TANH,TOP_K",
+    ),
     xtask(
         "backend-ops-emulated",
         "backend-ops --emulated -o CONCAT,CPY,EXP,GEGLU,GET_ROWS,NORM,RMS_NORM,SET_ROWS,SILU,SUB,SWIGLU,TANH",
@@ -171,8 +177,10 @@ pub fn run(args: &TestArgs, options: &Options) -> Result<ExitCode> {
     // Found out first: a stage may replace the file this program was started from.
     let own = std::env::current_exe().context("cannot find this program's own file")?;
     let mut rows = Vec::with_capacity(chosen.len());
+    let started = Instant::now();
     for (index, stage) in chosen.iter().enumerate() {
-        announce(&format!("stage {} of {}: {} ({})", index + 1, chosen.len(), stage.name, about(stage)));
+        let (number, count, minutes) = (index + 1, chosen.len(), started.elapsed().as_secs() / 60);
+        announce(&format!("stage {number} of {count}, {minutes} min: {} ({})", stage.name, about(stage)));
         rows.push(run_stage(stage, &own, args.programs.as_deref(), options)?);
     }
     if options.json {
