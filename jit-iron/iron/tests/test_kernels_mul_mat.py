@@ -3,7 +3,7 @@
 import sys
 import unittest
 
-from kernel_cores import ARCHITECTURES, IRON, NUMPY_TYPES, Buffer, CoreFunctions, np
+from kernel_cores import IRON, NUMPY_TYPES, Buffer, CoreFunctions, architectures, np
 
 sys.path[:0] = [str(IRON / "kernels"), str(IRON)]
 
@@ -56,7 +56,7 @@ class SharesTest(unittest.TestCase):
         return np.flatnonzero(words != UNTOUCHED).tolist()
 
     def test_every_word_is_that_of_one_core(self):
-        for arch in ARCHITECTURES:
+        for arch in architectures(self):
             for rows_a, rows_b in ((64, 16), (64, 1), (64, 3), (63, 16), (62, 5), (7, 3), (1, 16), (1, 1), (2, 2)):
                 with self.subTest(arch=arch, rows_a=rows_a, rows_b=rows_b):
                     total = rows_a * rows_b
@@ -90,7 +90,7 @@ class SharesTest(unittest.TestCase):
             cores = [(str(core.tile), core.stack) for core in program.cores]
             return program.device.name, fifos, buffers, cores, sorted((name, repr(s)) for name, s in program.objects.items())
 
-        for arch in ARCHITECTURES:
+        for arch in architectures(self):
             for dtype in ("f32", "bf16", "i8"):
                 one, *others = (array(self.build(arch, dtype, *shape)[0].program) for shape in ((1, 1, 1), (33, 7, 3), (256, 1024, 40)))
                 for other in others:
@@ -98,7 +98,7 @@ class SharesTest(unittest.TestCase):
 
     def test_products_of_matrices_and_of_rows_share_sums(self):
         # Two rows of source 1 and more are multiplied as tiles, one row by itself; chunks of both are added up over calls.
-        for arch in ARCHITECTURES:
+        for arch in architectures(self):
             for types in (("bf16", "bf16", "f32"), ("i8", "i8", "i32"), ("i16", "i16", "i32"), ("i32", "i32", "i32")):
                 for rows_b in (1, 2, 16):
                     for length in (1, 100, 515):
@@ -106,7 +106,7 @@ class SharesTest(unittest.TestCase):
                             self.product(arch, types, length, rows_b)
 
     def test_sums_of_words_wrap(self):
-        for arch in ARCHITECTURES:
+        for arch in architectures(self):
             with self.subTest(arch=arch):
                 self.product(arch, ("i32",) * 3, 100, 3, largest=1 << 31)
 
@@ -122,7 +122,7 @@ class SharesTest(unittest.TestCase):
         np.testing.assert_array_equal(result, exact.ravel().astype(result.dtype))
 
     def test_infinity_stays_within_its_row(self):
-        for arch in ARCHITECTURES:
+        for arch in architectures(self):
             for dtype in ("f32", "bf16"):
                 with self.subTest(arch=arch, dtype=dtype):
                     a, b = TensorDesc(dtype, (CHUNK, 64, 1, 1)), TensorDesc(dtype, (CHUNK, 2, 1, 1))

@@ -30,7 +30,7 @@ const EXAMPLES: [&str; 3] = ["minimal-kernel-config.json", "example-kernel-confi
 /// How many shapes of each case run in the simulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kernels {
-    /// One in every sixth case
+    /// One in every twelfth case, and core functions of one generation each
     Few,
     /// Two of each case
     Some,

@@ -91,7 +91,6 @@ const STAGES: &[Stage] = &[
     ),
     xtask("kld", "kld"),
     xtask("splits", "splits"),
-    xtask("kld-xdna", "kld --driver xdna"),
     xtask("splits-xdna", "splits --driver xdna"),
     xtask("explain", "explain"),
     xtask("models", "models"),
