@@ -13,6 +13,7 @@ const INTERLEAVE: u32 = 16;
 
 /// Whether two accesses of data memory, each an address as the core sees it and a length in bytes, need one physical bank.
 #[must_use]
+#[inline]
 pub fn share_bank(first: (u32, u32), second: (u32, u32)) -> bool {
     let logical = |address: u32| (address / TILE_BYTES, address % TILE_BYTES / BANK_BYTES);
     let half = |address: u32| address / INTERLEAVE % 2;

@@ -14,16 +14,13 @@ const ADDRESS: u32 = 0xf_ffff;
 const CASCADE_BYTES: usize = lower::CASCADE_BYTES as usize;
 
 impl Pipeline {
+    /// What an instruction that does not access memory would have to wait for.
     pub fn has_to_wait(
         &self,
         operation: &MicroOperation,
         around: &mut impl Surroundings,
     ) -> Result<Option<Wait>, Fault> {
         Ok(match operation.operation {
-            Operation::Load { .. } | Operation::Store { .. } => {
-                let reach = Reach::Memory(self.accessed(operation));
-                (!around.reaches(reach)).then_some(Wait::Neighbour)
-            }
             Operation::Acquire { conditional } | Operation::Release { conditional } => {
                 let (id, value) = (self.word(operation, 0), self.word(operation, 1).cast_signed());
                 if conditional && self.word(operation, 2) == 0 {

@@ -11,9 +11,8 @@ use super::lower::{Input, MOST_SOURCES, MicroOperation};
 use super::operation::Operation;
 use super::program::{Bundle, Program};
 use super::registers::{Layout, MOST_BYTES, Place, Registers, copy};
-use super::{Fault, Jumps, Loops, Surroundings, Wait};
+use super::{Fault, Jumps, Loops, Reach, Surroundings, Wait};
 use aie_isa::{Access, DecodeError, Isa, share_bank};
-use arrayvec::ArrayVec;
 
 /// Nothing acts later than this many cycles after its issue.
 const HORIZON: usize = 16;
@@ -97,6 +96,27 @@ pub struct Pipeline {
     pub early_reads: Option<Box<EarlyReads>>,
 }
 
+/// The accesses of a bundle that issues.
+#[derive(Default)]
+struct Banks {
+    accesses: [(u32, u32); MOST_ACCESSES],
+    count: usize,
+    /// How many of them need a bank that an earlier one needs.
+    conflicts: u64,
+}
+
+impl Banks {
+    #[inline]
+    fn add(&mut self, address: u32, bytes: u32) {
+        let (earlier, access) = (&self.accesses[..self.count], (address, bytes));
+        self.conflicts += u64::from(earlier.iter().any(|other| share_bank(*other, access)));
+        if let Some(place) = self.accesses.get_mut(self.count) {
+            *place = access;
+            self.count += 1;
+        }
+    }
+}
+
 impl Pipeline {
     /// After reset: all registers zero but the core's number.
     pub fn new(isa: &'static Isa, layout: &Layout, core_id: u32, jumps: Jumps) -> Self {
@@ -159,17 +179,23 @@ impl Pipeline {
             }
         }
         if bundle.waits || bundle.accesses {
+            let mut banks = Banks::default();
             for number in bundle.operations() {
-                if let Some(wait) = self.has_to_wait(program.operation(number), around).map_err(at)? {
-                    return Ok(Some(wait));
+                let operation = program.operation(number);
+                let wait = if operation.accesses_memory() {
+                    let address = self.accessed(operation);
+                    banks.add(address, operation.access_bytes() as u32);
+                    (!around.reaches(Reach::Memory(address))).then_some(Wait::Neighbour)
+                } else {
+                    self.has_to_wait(operation, around).map_err(at)?
+                };
+                if wait.is_some() {
+                    return Ok(wait);
                 }
             }
-        }
-        if bundle.accesses_more {
-            let conflicts = self.bank_conflicts(bundle, program);
-            if conflicts > 0 {
+            if banks.conflicts > 0 {
                 around.at(self.cycle);
-                around.bank_conflicts(conflicts);
+                around.bank_conflicts(banks.conflicts);
             }
         }
         let next = pc + bundle.bytes;
@@ -225,21 +251,6 @@ impl Pipeline {
             || self.jumps == Jumps::Silicon
             || program.does_nothing(isa, layout, target - self.skew, target);
         if may { Ok(()) } else { Err(Fault::UnalignedJump { target }) }
-    }
-
-    /// How many accesses of a bundle that issues now need a bank that an earlier one of them needs.
-    fn bank_conflicts(&self, bundle: Bundle, program: &Program) -> u64 {
-        let mut accesses = ArrayVec::<(u32, u32), MOST_ACCESSES>::new();
-        let mut conflicts = 0;
-        for number in bundle.operations() {
-            let operation = program.operation(number);
-            if operation.accesses_memory() && !accesses.is_full() {
-                let access = (self.accessed(operation), operation.access_bytes() as u32);
-                conflicts += u64::from(accesses.iter().any(|other| share_bank(*other, access)));
-                accesses.push(access);
-            }
-        }
-        conflicts
     }
 
     fn issue_bundle(

@@ -22,8 +22,6 @@ pub struct Bundle {
     pub waits: bool,
     /// Whether it accesses data memory.
     pub accesses: bool,
-    /// Whether it does so more than once.
-    pub accesses_more: bool,
     /// Whether it stores less than a word.
     pub stores_part: bool,
     /// Whether it has a branch that leaves a return address.
@@ -109,7 +107,6 @@ impl Program {
         let first = self.operations.len();
         self.operations.extend(operations.filter(|operation| operation.operation != Operation::Nop));
         let operations = &self.operations[first..];
-        let accesses = operations.iter().filter(|operation| operation.accesses_memory()).count();
         let bundle = Bundle {
             bytes: decoded.format.bytes() as u32,
             first: first as u32,
@@ -118,8 +115,7 @@ impl Program {
                 let flags = operation.instruction.flags;
                 flags.lock || flags.stream || flags.cascade
             }),
-            accesses: accesses > 0,
-            accesses_more: accesses > 1,
+            accesses: operations.iter().any(MicroOperation::accesses_memory),
             stores_part: operations
                 .iter()
                 .any(|operation| matches!(operation.instruction.access, Some(Access::PartWordStore { .. }))),
