@@ -197,7 +197,7 @@ impl Rig {
         let (report, end) = self.ask(&["--family", "rope", ONCE], &[])?;
         let mhz = report["clocks"]["array_mhz"].as_u64();
         ensure!(mhz == Some(1600), "{}: {report:#}", end.describe());
-        Ok("1600 MHz, and 800 when nothing is on the array".to_owned())
+        Ok("1600 MHz".to_owned())
     }
 
     /// A fault has this outcome, and without it the family is right.
