@@ -115,7 +115,7 @@ pub fn artifact(bytes: &[u8]) {
                 Ok(extents) => {
                     assert_eq!(extents.len(), artifact.argument_count());
                     let parts = extents.iter().flat_map(|extent| [&extent.read, &extent.written]);
-                    assert!(parts.flatten().all(|part| part.range.start <= part.range.end && part.moved > 0));
+                    assert!(parts.flatten().all(|part| part.range.start <= part.range.end && part.moved.bytes > 0));
                 }
                 Err(error) => assert!(!error.to_string().is_empty()),
             }

@@ -11,6 +11,7 @@ mod registry;
 pub use firmware::FirmwareVersion;
 pub use registry::{ArchError, ArchRegistry};
 
+use crate::format::extent::Traffic;
 use serde::{Deserialize, Serialize};
 
 /// DMA engine, buffer descriptors and locks of one kind of tile.
@@ -194,21 +195,27 @@ impl CostModel {
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
 
-    /// Nanoseconds in which DDR passes `bytes` one way that are `pieces` without a gap in them, by the expected costs.
+    /// Nanoseconds in which DDR passes `traffic` one way, by the expected costs.
     #[must_use]
-    pub fn ddr_ns(&self, bytes: u64, pieces: u64) -> u64 {
-        let gaps = self.ddr_piece_bytes.expected.saturating_mul(pieces);
-        Self::transfer_ns(bytes.saturating_add(gaps), self.ddr_bytes_per_second.expected)
+    pub fn ddr_ns(&self, traffic: Traffic) -> u64 {
+        let bytes = with_gaps(traffic, self.ddr_piece_bytes.expected);
+        Self::transfer_ns(bytes, self.ddr_bytes_per_second.expected)
     }
 
-    /// Nanoseconds that a dispatch takes whose stream has `operations` and which moves `bytes`, at the slow ends of the ranges. What
+    /// Nanoseconds that a dispatch takes whose stream has `operations` and which moves `traffic`, at the slow ends of the ranges. What
     /// its cores compute is not in it.
     #[must_use]
-    pub fn slow_dispatch_ns(&self, operations: u64, bytes: u64) -> u64 {
+    pub fn slow_dispatch_ns(&self, operations: u64, traffic: Traffic) -> u64 {
+        let bytes = with_gaps(traffic, self.ddr_piece_bytes.high);
         self.command_ns
             .saturating_add(self.operation_ns.high.saturating_mul(operations))
             .saturating_add(Self::transfer_ns(bytes, self.ddr_bytes_per_second.low))
     }
+}
+
+/// The bytes that take as long as `traffic` whose pieces cost so many bytes each.
+fn with_gaps(traffic: Traffic, piece_bytes: u64) -> u64 {
+    traffic.bytes.saturating_add(traffic.pieces.saturating_mul(piece_bytes))
 }
 
 /// All known machines are taken to have them.

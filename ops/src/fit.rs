@@ -93,8 +93,9 @@ impl Operand {
             true => (Access::Write, written, " and has to be written whole"),
             false => (Access::Read, read, " and is needed whole"),
         };
-        let covers =
-            |Extent { range, moved }: &Extent, least| range.start == 0 && range.end >= self.bytes && *moved >= least;
+        let covers = |Extent { range, moved }: &Extent, least| {
+            range.start == 0 && range.end >= self.bytes && moved.bytes >= least
+        };
         match self.least {
             Some(least) if self.bytes > 0 && !touched.as_ref().is_some_and(|extent| covers(extent, least)) => {
                 Err(self.misfit(access, touched, rule))
@@ -109,8 +110,8 @@ impl Operand {
             None => "nothing".to_owned(),
             Some(Extent { range, moved }) => {
                 let length = range.end - range.start;
-                if range.start > 0 || *moved < length {
-                    format!("{} bytes between {} and {}", length.min(*moved), range.start, range.end)
+                if range.start > 0 || moved.bytes < length {
+                    format!("{} bytes between {} and {}", length.min(moved.bytes), range.start, range.end)
                 } else {
                     format!("{length} bytes")
                 }

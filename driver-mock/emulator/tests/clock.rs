@@ -6,6 +6,7 @@ use aie_emulator::{Array, ArrayError, Outcome, Resource, Rules, Timing};
 use aie_hal::arch::{Delays, Estimate};
 use aie_hal::format::core_control;
 use aie_hal::format::dma_channel::{Direction, DmaChannel, DmaTask};
+use aie_hal::format::extent::Traffic;
 use aie_hal::format::instructions::{Header, Instruction, InstructionStream, InstructionWriter};
 use aie_hal::format::lock::Lock;
 use aie_hal::format::register::TileKind;
@@ -271,11 +272,11 @@ fn a_task_for_an_idle_channel_starts_late() {
 fn pieces_of_host_memory_are_counted() {
     let mut array = relay(256, 64, 2);
     let timing = execute(&mut array, &mut Host::with_words(256), &[END]);
-    assert_eq!(timing.host_traffic(Direction::MemoryToStream), (1024, 1));
+    assert_eq!(timing.host_traffic(Direction::MemoryToStream), Traffic { bytes: 1024, pieces: 1 });
     let mut array = relay_under(Rules::default(), 256, 64, 64, 2);
     let timing = execute(&mut array, &mut Host::with_words(256), &[END]);
-    assert_eq!(timing.host_traffic(Direction::MemoryToStream), (1024, 4));
-    assert_eq!(timing.host_traffic(Direction::StreamToMemory), (1024, 1));
+    assert_eq!(timing.host_traffic(Direction::MemoryToStream), Traffic { bytes: 1024, pieces: 4 });
+    assert_eq!(timing.host_traffic(Direction::StreamToMemory), Traffic { bytes: 1024, pieces: 1 });
 }
 
 /// Bits of a core's status: whether it has come to `done`.

@@ -12,7 +12,7 @@ use super::overlay::{Overlay, Writable};
 use super::trace::Trace;
 use super::{ContextId, WATCHDOG_NS};
 use aie_device_memory::Span;
-use aie_emulator::{Array, HostMemory, Loops, Outcome, Rules, Timing};
+use aie_emulator::{Array, HostMemory, Loops, Outcome, Rules, Timing, Undefined};
 use aie_hal::arch::Arch;
 use aie_hal::artifact::KernelArtifact;
 use aie_hal::format::dma_channel::Direction;
@@ -136,6 +136,7 @@ impl CompiledArray {
         let order = |seed| {
             let mut rules = Rules::default();
             rules.interleaving = seed;
+            rules.undefined = seed.map_or_else(Undefined::default, Undefined::Noise);
             Order { rules, loaded: None }
         };
         (self.order, self.others) = (order(seed), (1..=others).map(|seed| order(Some(seed))).collect());
@@ -271,10 +272,8 @@ impl CompiledArray {
     /// For how long the array or its memory was busy, whatever takes longer.
     fn busy_ns(&self, timing: &Timing) -> u64 {
         let cost = &self.arch.cost;
-        let memory_ns = [Direction::MemoryToStream, Direction::StreamToMemory].map(|direction| {
-            let (bytes, pieces) = timing.host_traffic(direction);
-            cost.ddr_ns(bytes, pieces)
-        });
+        let memory_ns = [Direction::MemoryToStream, Direction::StreamToMemory]
+            .map(|direction| cost.ddr_ns(timing.host_traffic(direction)));
         memory_ns.into_iter().fold(timing.cycles * 1000 / cost.clock_mhz.expected.max(1), u64::max)
     }
 

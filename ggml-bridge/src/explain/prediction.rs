@@ -3,12 +3,14 @@
 use super::report::Operation;
 use aie_hal::Arch;
 use aie_hal::arch::Estimate;
+use aie_hal::format::extent::Traffic;
 use serde::Serialize;
 
 /// What a pass would take, in nanoseconds, by part.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Prediction {
-    /// Bytes of all dispatches at the bandwidth of memory, or their multiply-accumulates at the full rate of the array, whichever takes
+    /// What all dispatches move at the bandwidth of memory, with what pieces of it cost besides (where that is not known the bytes of
+    /// their tensors), or their multiply-accumulates at the full rate of the array, whichever takes
     /// longer, dispatch by dispatch.
     pub kernels_ns: f64,
     /// Of it, what memory alone would take.
@@ -46,6 +48,7 @@ pub struct Submitted {
 #[derive(Clone, Copy)]
 struct Costs {
     bytes_per_second: u64,
+    piece_bytes: u64,
     clock_mhz: u64,
     operation_ns: u64,
 }
@@ -54,7 +57,8 @@ impl Costs {
     fn of(arch: &Arch, rate: fn(Estimate) -> u64, time: fn(Estimate) -> u64) -> Self {
         let cost = &arch.cost;
         let (bytes_per_second, clock_mhz) = (rate(cost.ddr_bytes_per_second), rate(cost.clock_mhz));
-        Self { bytes_per_second, clock_mhz, operation_ns: time(cost.operation_ns) }
+        let (piece_bytes, operation_ns) = (time(cost.ddr_piece_bytes), time(cost.operation_ns));
+        Self { bytes_per_second, piece_bytes, clock_mhz, operation_ns }
     }
 
     /// Multiply-accumulates of bf16 that all cores do in a nanosecond.
@@ -67,7 +71,9 @@ impl Costs {
 
     /// The time of `operation` on the array without its commands: by memory and by arithmetic.
     fn kernel_ns(self, operation: &Operation, arch: &Arch) -> (f64, f64) {
-        let memory = operation.bytes as f64 * 1e9 / self.bytes_per_second as f64;
+        let bytes =
+            operation.traffic.map_or(operation.bytes, |Traffic { bytes, pieces }| bytes + self.piece_bytes * pieces);
+        let memory = bytes as f64 * 1e9 / self.bytes_per_second as f64;
         (memory, operation.macs as f64 / self.arithmetic_rate(arch))
     }
 }
@@ -125,5 +131,9 @@ mod tests {
         // 128 * 16 * 1.8 and 0.8 multiply-accumulates; 97 and 195 ns an operation; 26.8 and 15 bytes.
         assert_eq!((found.fastest_ns.round(), found.slowest_ns.round()), (250_689.0, 261_679.0));
         assert_eq!((operations[0].predicted_ns, operations[1].predicted_ns), (Some(60_100.0), None));
+        // What a kernel reads several times, in pieces that cost 128 bytes each, takes as long.
+        operations[0].traffic = Some(Traffic { bytes: 26_800, pieces: 10 });
+        let found = Prediction::of(&mut operations, submitted, &arch);
+        assert_eq!(found.memory_ns.round(), (105.0 - 100.0 + 28_080.0 / 26.8f64).round());
     }
 }

@@ -10,6 +10,7 @@ use crate::model::arena::Place;
 use crate::model::{Batch, Cache, Model};
 use crate::plan::PlanError;
 use aie_hal::Device;
+use aie_hal::format::extent::Traffic;
 use aie_jit_iron::KernelStore;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -144,6 +145,9 @@ pub struct Operation {
     pub bytes: u64,
     /// Multiply-accumulates, all times together.
     pub macs: u64,
+    /// What its dispatches read of memory, or write there, whatever takes longer. Not known of kernels that are only described, and of
+    /// those whose streams are made for their data.
+    pub traffic: Option<Traffic>,
     /// What its dispatches would take, with a command each.
     pub predicted_ns: Option<f64>,
 }
@@ -241,14 +245,18 @@ impl Pass {
                 code: count.pdi.is_some(),
                 bytes: part.bytes,
                 macs: part.macs,
+                traffic: None,
                 predicted_ns: None,
             }
         };
         let mut operations: Vec<Operation> = share.operations.iter().map(operation).collect();
         let list = plan.commands();
         let (limits, arch) = (context.hal.limits(), context.hal.arch());
-        let Sequence { stretches, configurations, joins, chains, context_switches, operations: executed } =
+        let Sequence { stretches, configurations, joins, chains, context_switches, operations: executed, traffic } =
             list.map_or_else(Sequence::default, |list| Sequence::of(list, &mut Contexts::new(limits), limits, arch));
+        for operation in operations.iter_mut().filter(|operation| operation.array > 0) {
+            operation.traffic = traffic.get(&operation.shape).map(|once| once.times(operation.array));
+        }
         let mut sources = BTreeMap::new();
         for operation in operations.iter().filter(|operation| operation.array > 0) {
             let (kernel, from) = (operation.kernel.as_deref().unwrap_or(""), operation.from.as_deref().unwrap_or(""));

@@ -4,6 +4,7 @@
 use super::contexts::Contexts;
 use aie_emulator::design::{Design, Source};
 use aie_hal::device::chain_command_bytes;
+use aie_hal::format::extent::{ArgumentExtent, Extent, Traffic};
 use aie_hal::format::instructions::InstructionStream;
 use aie_hal::{Arch, Command, CommandList, KernelArtifact, Limits, RangeOf};
 use serde::Serialize;
@@ -84,6 +85,8 @@ pub struct Sequence {
     pub context_switches: u64,
     /// Operations of the streams of all dispatches that are machine code.
     pub operations: u64,
+    /// What a dispatch of each kernel reads of memory, or writes there, whatever takes longer, where it is known.
+    pub traffic: BTreeMap<String, Traffic>,
 }
 
 impl Sequence {
@@ -101,6 +104,7 @@ impl Sequence {
                     found.configurations[configuration].dispatches += 1;
                     if found.configurations[configuration].code {
                         found.operations += artifact.operation_count() as u64;
+                        found.note_traffic(artifact, arch);
                     }
                     let joined = joining.dispatch(configuration, artifact, bindings.iter().map(|binding| &binding.of));
                     let chain = match joined {
@@ -151,6 +155,23 @@ impl Sequence {
         });
         self.configurations[index].kernels.insert(artifact.name().to_owned());
         index
+    }
+
+    fn note_traffic(&mut self, artifact: &KernelArtifact, arch: &Arch) {
+        if artifact.stream_maker().is_some() || self.traffic.contains_key(artifact.name()) {
+            return;
+        }
+        let Ok(extents) = artifact.argument_extents() else { return };
+        let sum = |of: fn(&ArgumentExtent) -> &Option<Extent>| {
+            extents
+                .iter()
+                .filter_map(|extent| of(extent).as_ref())
+                .map(|part| part.moved)
+                .fold(Traffic::default(), Traffic::and)
+        };
+        let ways = [sum(|extent| &extent.read), sum(|extent| &extent.written)];
+        let longer = ways.into_iter().max_by_key(|traffic| arch.cost.ddr_ns(*traffic));
+        self.traffic.insert(artifact.name().to_owned(), longer.unwrap_or_default());
     }
 
     fn add(&mut self, chain: Option<usize>, configuration: Option<usize>, name: &str) {

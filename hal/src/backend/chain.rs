@@ -10,6 +10,7 @@ use crate::artifact::KernelArtifact;
 use crate::command_list::{BufferRef, Command};
 use crate::error::DeviceError;
 use crate::executable::Executable;
+use crate::format::extent::Traffic;
 use crate::format::instructions::InstructionStream;
 use crate::submission_queue::InFlight;
 use aie_device_memory::{Span, Spans};
@@ -55,15 +56,15 @@ pub(super) struct Touched {
     pub(super) reads: Vec<Range<u64>>,
     /// What it may write.
     pub(super) writes: Vec<Range<u64>>,
-    /// Bytes that are moved, both ways.
-    pub(super) bytes: u64,
+    /// What is moved, both ways.
+    pub(super) traffic: Traffic,
 }
 
 impl Touched {
     pub(super) fn add(&mut self, other: &Self) {
         self.reads.extend_from_slice(&other.reads);
         self.writes.extend_from_slice(&other.writes);
-        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.traffic = self.traffic.and(other.traffic);
     }
 }
 
@@ -134,7 +135,7 @@ impl<H> Chain<H> {
         let ranges = &mut self.ranges;
         let arguments = add(ranges, new.arguments);
         let (reads, writes, bytes) = match new.touched {
-            Some(touched) => (add(ranges, &touched.reads), add(ranges, &touched.writes), touched.bytes),
+            Some(touched) => (add(ranges, &touched.reads), add(ranges, &touched.writes), touched.traffic.bytes),
             None => {
                 let outputs = arguments.end.saturating_sub(new.outputs).max(arguments.start);
                 let bytes = new.arguments.iter().map(|range| range.end - range.start).sum();

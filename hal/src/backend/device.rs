@@ -159,7 +159,7 @@ impl<B: DeviceBackend> Device for OpenDevice<B> {
         let pdi = device.array().pdis.lock().load(artifact, upload)?;
         let Stream { artifact, instructions } = Stream::load(&*device, artifact)?;
         let kernel = device.prepare(&artifact);
-        Ok(Arc::new(LoadedKernel { artifact, pdi, instructions, kernel, device, moved: OnceLock::new() }))
+        Ok(Arc::new(LoadedKernel { artifact, pdi, instructions, kernel, device, traffic: OnceLock::new() }))
     }
 
     fn create_queue(&self) -> Result<Arc<dyn Queue>, DeviceError> {

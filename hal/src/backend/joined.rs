@@ -58,7 +58,7 @@ impl<B: DeviceBackend> Part<'_, B> {
         let inputs = self.bindings.len().saturating_sub(self.outputs);
         for (index, reference) in self.bindings.iter().enumerate() {
             let range = buffer_range(device, table, self.command, reference)?.device_range();
-            touched.bytes = touched.bytes.saturating_add(range.end - range.start);
+            touched.traffic.bytes = touched.traffic.bytes.saturating_add(range.end - range.start);
             let set = if index < inputs { &mut touched.reads } else { &mut touched.writes };
             set.push(range);
         }

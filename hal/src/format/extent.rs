@@ -16,12 +16,13 @@
 //! the stream, descriptors chosen or ended by packets that arrive, addresses of no argument. It says nothing against
 //! the kernel. Source: the AI Engine register reference and aie-rt.
 
-use super::bd::ShimBd;
+use super::bd::{self, ShimBd};
 use super::cdo::{Cdo, CdoCommand};
 use super::dma_channel::{ChannelControl, Direction, DmaChannel, DmaTask};
 use super::instructions::{Instruction, InstructionStream, opcode};
 use super::register::TileKind;
 use super::tile_location;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -30,8 +31,32 @@ use std::ops::Range;
 pub struct Extent {
     /// From the first byte that is touched to behind the last one. Bytes between them may be left out.
     pub range: Range<u64>,
-    /// Bytes moved in all, those that are moved several times counted each time.
-    pub moved: u64,
+    /// What is moved in all: what is moved several times counts each time.
+    pub moved: Traffic,
+}
+
+/// What passes between host memory and shims.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+pub struct Traffic {
+    /// Bytes.
+    pub bytes: u64,
+    /// Pieces without a gap that these bytes are.
+    pub pieces: u64,
+}
+
+impl Traffic {
+    /// Both together; what does not fit is cut.
+    #[must_use]
+    pub fn and(self, more: Self) -> Self {
+        let (bytes, pieces) = (self.bytes.saturating_add(more.bytes), self.pieces.saturating_add(more.pieces));
+        Self { bytes, pieces }
+    }
+
+    /// The same so many times; what does not fit is cut.
+    #[must_use]
+    pub fn times(self, count: u64) -> Self {
+        Self { bytes: self.bytes.saturating_mul(count), pieces: self.pieces.saturating_mul(count) }
+    }
 }
 
 /// What a kernel does with an argument.
@@ -209,7 +234,10 @@ impl Shims {
                     Direction::StreamToMemory => &mut extent.written,
                     Direction::MemoryToStream => &mut extent.read,
                 };
-                add(way, Extent { range, moved: 4 * u64::from(bd.length) * runs });
+                let dimensions = [(bd.d0_step, bd.d0_wrap), (bd.d1_step, bd.d1_wrap), (bd.d2_step, 0)];
+                let pieces = bd::pieces(bd.length.into(), dimensions);
+                let once = Traffic { bytes: 4 * u64::from(bd.length), pieces };
+                add(way, Extent { range, moved: once.times(runs) });
             }
             let iteration = (u64::from(bd.iteration) + runs) % u64::from(bd.iteration_wrap);
             let after = ShimBd { iteration: iteration as u32, ..bd };
@@ -287,7 +315,7 @@ fn add(extent: &mut Option<Extent>, more: Extent) {
         None => more,
         Some(there) => Extent {
             range: there.range.start.min(more.range.start)..there.range.end.max(more.range.end),
-            moved: there.moved.saturating_add(more.moved),
+            moved: there.moved.and(more.moved),
         },
     });
 }

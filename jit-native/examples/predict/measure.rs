@@ -5,6 +5,7 @@ use crate::zeros::run;
 use aie_hal::Arch;
 use aie_hal::artifact::Digest;
 use aie_hal::format::dma_channel::Direction;
+use aie_hal::format::extent::Traffic;
 use aie_jit_native::core::LoopForm;
 use aie_jit_native::kernels;
 use std::error::Error;
@@ -50,7 +51,7 @@ pub fn measure(kernel: &Kernel, columns: usize, arch: &Arch) -> Result<Measured,
     // Kernels without a size are emulated whole.
     let factor = kernel.size.max(1) as f64 / size.max(1) as f64 * columns as f64 / part as f64;
     let scale = |count: u64| (count as f64 * factor) as u64;
-    let (bytes, pieces) = timing.host_traffic(Direction::MemoryToStream);
+    let Traffic { bytes, pieces } = timing.host_traffic(Direction::MemoryToStream);
     Ok(Measured {
         cycles: scale(timing.cycles),
         bytes: scale(bytes),

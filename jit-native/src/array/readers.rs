@@ -35,7 +35,7 @@ fn node(elements: usize) -> Node {
 fn the_store_finds_what_a_kernel_touches() {
     let kernel = addition(1024);
     let extents = kernel.argument_extents().unwrap();
-    let read = extents.iter().map(|extent| extent.read.clone().map(|extent| (extent.range, extent.moved)));
+    let read = extents.iter().map(|extent| extent.read.clone().map(|extent| (extent.range, extent.moved.bytes)));
     assert_eq!(read.collect::<Vec<_>>(), [Some((0..4096, 4096)), Some((0..4096, 4096)), None]);
     assert_eq!(extents[2].written.clone().unwrap().range, 0..4096);
     let op = table::lookup("ADD").unwrap();

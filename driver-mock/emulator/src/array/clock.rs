@@ -12,6 +12,7 @@
 
 use super::Array;
 use aie_hal::format::dma_channel::Direction;
+use aie_hal::format::extent::Traffic;
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -133,15 +134,16 @@ impl Timing {
         self.busiest(|resource| matches!(resource, Resource::Stream { .. }))
     }
 
-    /// What shims read of host memory, or wrote there: bytes, and pieces without a gap that these were.
-    pub fn host_traffic(&self, direction: Direction) -> (u64, u64) {
+    /// What shims read of host memory, or wrote there: each way apart.
+    pub fn host_traffic(&self, direction: Direction) -> Traffic {
         let is_one = |used: &&Use| {
             used.row == 0 && matches!(used.resource, Resource::Channel { direction: of, .. } if of == direction)
         };
         self.uses
             .iter()
             .filter(is_one)
-            .fold((0, 0), |(bytes, pieces), used| (bytes + 4 * used.busy, pieces + used.pieces))
+            .map(|used| Traffic { bytes: 4 * used.busy, pieces: used.pieces })
+            .fold(Traffic::default(), Traffic::and)
     }
 
     fn busiest(&self, kind: impl Fn(&Resource) -> bool) -> Option<&Use> {

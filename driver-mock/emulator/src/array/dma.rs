@@ -4,7 +4,7 @@
 //! [`dma_words`](super::dma_words). Sources: AM025 and aie-rt's register tables for the fields, AM020 for their meaning.
 
 use super::fifo::Fifo;
-use aie_hal::format::bd::{CoreBd, MemTileBd, ShimBd};
+use aie_hal::format::bd::{self, CoreBd, MemTileBd, ShimBd};
 use aie_hal::format::dma_channel::{ChannelControl, Direction, DmaTask, FinishOnTlast};
 use aie_hal::format::register::TileKind;
 use std::collections::VecDeque;
@@ -112,17 +112,7 @@ impl Descriptor {
 
     /// The pieces without a gap that so many of its words are, from the first on.
     pub fn pieces(&self, words: u64) -> u64 {
-        let mut piece = 1;
-        for dimension in &self.dimensions {
-            if u64::from(dimension.step) != piece {
-                break;
-            }
-            match dimension.wrap {
-                0 => return words.min(1),
-                wrap => piece *= u64::from(wrap),
-            }
-        }
-        words.div_ceil(piece)
+        bd::pieces(words, self.dimensions.iter().map(|dimension| (dimension.step, dimension.wrap)))
     }
 
     fn decode(kind: TileKind, words: &[u32; 8], column: u8, row: u8) -> Self {

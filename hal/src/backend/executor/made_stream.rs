@@ -85,7 +85,7 @@ fn touched(kernel: &KernelArtifact, arguments: &[Range<u64>], outputs: usize) ->
                     found.range.end
                 ));
             }
-            touched.bytes = touched.bytes.saturating_add(found.moved);
+            touched.traffic = touched.traffic.and(found.moved);
         }
         let Some(written) = &extent.written else { continue };
         if index < inputs.len() {

@@ -12,6 +12,7 @@ use crate::context_planner::Residence;
 use crate::device::chain_command_bytes;
 use crate::error::DeviceError;
 use crate::executable::Executable;
+use crate::format::extent::Traffic;
 use crate::loaded_pdi::LoadedPdi;
 use crate::submission_queue::InFlight;
 use std::ops::Range;
@@ -80,15 +81,16 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         let touched = made.as_ref().map(|(_, touched)| touched.as_ref());
         let is_apart = submission.list().is_none_or(|list| list.is_apart());
         let is_known = touched.is_none_or(|touched| touched.is_some());
-        let moved = if is_apart || !is_known { None } else { kernel.joinable() };
-        let bytes = match (touched.flatten(), moved) {
-            (Some(touched), _) => touched.bytes,
+        let moved = kernel.joinable();
+        let joinable = moved.is_some() && !is_apart && is_known;
+        let traffic = match touched.flatten() {
+            Some(touched) => touched.traffic,
             // What is moved several times counts as often: a joined dispatch has no other limit of its time.
-            (None, moved) => moved.map_or(all, |moved| moved.max(all)),
+            None => moved
+                .map_or(Traffic { bytes: all, pieces: 0 }, |moved| Traffic { bytes: moved.bytes.max(all), ..moved }),
         };
-        let joinable = moved.is_some();
         let stream = made.as_ref().map_or(&kernel.artifact, |(artifact, _)| artifact);
-        let expected_ns = device.state().arch.cost.slow_dispatch_ns(stream.operation_count() as u64, bytes);
+        let expected_ns = device.state().arch.cost.slow_dispatch_ns(stream.operation_count() as u64, traffic);
         let part = Part { command, kernel, bindings, outputs, made, expected_ns, joinable };
         let most = device.state().limits.kernel_arguments;
         if let Some(part) = self.neighbours.add(index, part, most) {
@@ -124,8 +126,8 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         let Some(unloaded) = neighbours.join() else { return Ok(None) };
         match self.upload(neighbours.submission, unloaded.artifact()) {
             Ok(stream) => Ok(Some(Arc::new(unloaded.with(Arc::new(stream))))),
-            // Apart they may fit.
-            Err(Stop { cause: DeviceError::OutOfMemory { .. }, .. }) => Ok(None),
+            // Apart they may fit, and reach their arguments: together one may be too far into its buffer.
+            Err(Stop { cause: DeviceError::OutOfMemory { .. } | DeviceError::Unsupported(_), .. }) => Ok(None),
             Err(stop) => Err(stop),
         }
     }

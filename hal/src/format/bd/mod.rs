@@ -83,6 +83,22 @@ impl FieldValue for bool {
     }
 }
 
+/// The pieces without a gap that a descriptor's words are, by steps and wraps from the innermost dimension on; a wrap of 0 never ends.
+#[must_use]
+pub fn pieces(words: u64, dimensions: impl IntoIterator<Item = (u32, u32)>) -> u64 {
+    let mut piece = 1;
+    for (step, wrap) in dimensions {
+        if u64::from(step) != piece {
+            break;
+        }
+        match wrap {
+            0 => return words.min(1),
+            wrap => piece *= u64::from(wrap),
+        }
+    }
+    words.div_ceil(piece)
+}
+
 /// Declares a descriptor, with the offset of the first and the number of them, and its fields:
 /// `name: type = word, highest bit..lowest bit, form`.
 macro_rules! descriptor {

@@ -40,8 +40,8 @@ fn linear(direction: Direction, argument: u16, words: u32) -> Transfer {
     transfer(direction, argument, ShimBd::linear(words, 3))
 }
 
-fn extent(range: Range<u64>, moved: u64) -> Option<Extent> {
-    Some(Extent { range, moved })
+fn extent(range: Range<u64>, bytes: u64, pieces: u64) -> Option<Extent> {
+    Some(Extent { range, moved: Traffic { bytes, pieces } })
 }
 
 /// Addresses in words that a descriptor touches in `runs` runs, by its counters.
@@ -93,8 +93,13 @@ fn any_shape_touches_what_its_counters_say() {
         let touched = walk(&shape, u32::from(repeat) + 1);
         let (first, last) = (*touched.iter().min().unwrap(), *touched.iter().max().unwrap());
         let range = offset + 4 * first..offset + 4 * (last + 1);
-        let read = extent(range, 4 * touched.len() as u64);
-        assert_eq!(of(&writer).unwrap(), [ArgumentExtent { read, written: None }], "{shape:?} {repeat}");
+        let found = of(&writer).unwrap();
+        let pieces = found[0].read.as_ref().unwrap().moved.pieces;
+        let read = extent(range, 4 * touched.len() as u64, pieces);
+        assert_eq!(found, [ArgumentExtent { read, written: None }], "{shape:?} {repeat}");
+        // Steps that happen to go on where words end are not looked for.
+        let gaps = touched.windows(2).filter(|words| words[1] != words[0] + 1).count() as u64;
+        assert!((gaps + 1..=touched.len() as u64).contains(&pieces), "{shape:?} {repeat}: {pieces}, {gaps} gaps");
         strided += usize::from(last + 1 - first != touched.len() as u64);
     }
     assert!(strided > 10_000, "{strided}");
@@ -110,9 +115,23 @@ fn transfers_of_an_argument_add_up() {
     writer.transfer(&linear(MemoryToStream, 0, 64)).unwrap();
     writer.transfer(&Transfer { offset: 256, ..linear(MemoryToStream, 2, 64) }).unwrap();
     let found = of(&writer).unwrap();
-    assert_eq!(found[0], ArgumentExtent { read: extent(0..256, 256), written: None });
+    assert_eq!(found[0], ArgumentExtent { read: extent(0..256, 256, 1), written: None });
     assert_eq!(found[1], ArgumentExtent::default());
-    assert_eq!(found[2], ArgumentExtent { read: extent(256..512, 256), written: extent(0..1536, 1536) });
+    assert_eq!(found[2], ArgumentExtent { read: extent(256..512, 256, 1), written: extent(0..1536, 1536, 3) });
+}
+
+/// What is behind the innermost dimension without a gap belongs to its piece.
+#[rstest]
+#[case::one(ShimBd::linear(64, 3), 1)]
+#[case::rows(ShimBd { d0_wrap: 8, d1_step: 20, ..ShimBd::linear(64, 3) }, 8)]
+#[case::planes_of_whole_rows(ShimBd { d0_wrap: 8, d1_step: 8, d1_wrap: 4, d2_step: 50, ..ShimBd::linear(64, 3) }, 2)]
+#[case::words(ShimBd { d0_step: 2, ..ShimBd::linear(64, 3) }, 64)]
+#[case::a_row_that_is_cut(ShimBd { d0_wrap: 8, d1_step: 20, ..ShimBd::linear(60, 3) }, 8)]
+fn pieces_are_counted(#[case] shape: ShimBd, #[case] pieces: u64) {
+    let mut writer = stream();
+    writer.transfer(&Transfer { repeat: 1, ..transfer(MemoryToStream, 0, shape) }).unwrap();
+    let read = of(&writer).unwrap()[0].read.clone().unwrap();
+    assert_eq!(read.moved, Traffic { bytes: 8 * u64::from(shape.length), pieces: 2 * pieces });
 }
 
 /// As mlir-aie writes a transfer with an outermost size of 4: an iteration per run, or none when its stride is 0.
@@ -123,7 +142,7 @@ fn repeats_go_through_iterations(#[case] wrap: u32, #[case] step: u32, #[case] r
     let shape = ShimBd { iteration_wrap: wrap, iteration_step: step, ..ShimBd::linear(64, 3) };
     let mut writer = stream();
     writer.transfer(&Transfer { repeat: 3, ..transfer(MemoryToStream, 0, shape) }).unwrap();
-    assert_eq!(of(&writer).unwrap()[0].read, extent(range, 4 * 256));
+    assert_eq!(of(&writer).unwrap()[0].read, extent(range, 4 * 256, 4));
 }
 
 #[test]
@@ -135,9 +154,9 @@ fn iterations_continue_from_task_to_task_until_the_descriptor_is_written_again()
     let push =
         Instruction::Write { address: TASKS, value: DmaTask { descriptor: 3, repeat: 1, token: false }.encode() };
     writer.push(&push);
-    assert_eq!(of(&writer).unwrap()[0].read, extent(0..768, 768));
+    assert_eq!(of(&writer).unwrap()[0].read, extent(0..768, 768, 3));
     writer.transfer(&once).unwrap();
-    assert_eq!(of(&writer).unwrap()[0].read, extent(0..768, 1024));
+    assert_eq!(of(&writer).unwrap()[0].read, extent(0..768, 1024, 4));
 }
 
 /// Two descriptors in one task, each with its own argument.
@@ -151,8 +170,8 @@ fn chains_are_followed() {
     writer.push(&Instruction::AddressPatch { register: u64::from(address) + 4, argument: 1, offset: 8 });
     writer.transfer(&Transfer { repeat: 1, ..transfer(MemoryToStream, 0, chained) }).unwrap();
     let found = of(&writer).unwrap();
-    assert_eq!(found[0].read, extent(0..64, 128));
-    assert_eq!(found[1].read, extent(8..136, 256));
+    assert_eq!(found[0].read, extent(0..64, 128, 2));
+    assert_eq!(found[1].read, extent(8..136, 256, 2));
 }
 
 #[test]
@@ -164,7 +183,7 @@ fn other_tiles_and_harmless_operations_do_not_matter() {
     writer.block_write(tile_address(2, 2, 0x1_D000), &[1; 6]).custom(0x82, &[1]).custom(0x83, &[]).custom(0x84, &[0]);
     writer.push(&Instruction::Write { address: tile_address(2, 2, 0x1_D204).into(), value: 1 });
     writer.transfer(&linear(StreamToMemory, 0, 4)).unwrap();
-    assert_eq!(extents(&cdo, &writer).unwrap()[0].written, extent(0..16, 16));
+    assert_eq!(extents(&cdo, &writer).unwrap()[0].written, extent(0..16, 16, 1));
 }
 
 #[test]
@@ -179,7 +198,7 @@ fn changes_of_single_words_count() {
     let fields = Instruction::MaskWrite { address: u64::from(register) + 8, value: 1 << 19, mask: 0x1F << 19 };
     writer.push(&fields);
     writer.push(&Instruction::MaskWrite { address: TASKS, value: 3, mask: u32::MAX });
-    assert_eq!(of(&writer).unwrap()[0].read, extent(0..40, 40));
+    assert_eq!(of(&writer).unwrap()[0].read, extent(0..40, 40, 1));
 }
 
 /// What mlir-aie writes for several columns.
@@ -189,14 +208,14 @@ fn an_address_that_is_the_offset_of_its_patch_does_not_count() {
     let mut shape = ShimBd::linear(4, 3);
     shape.set_address(64);
     stream.transfer(&Transfer { offset: 64, ..transfer(MemoryToStream, 0, shape) }).unwrap();
-    assert_eq!(of(&stream).unwrap(), [ArgumentExtent { read: extent(64..80, 16), written: None }]);
+    assert_eq!(of(&stream).unwrap(), [ArgumentExtent { read: extent(64..80, 16, 1), written: None }]);
 }
 
 #[test]
 fn offsets_that_are_no_memory_do_not_wrap() {
     let mut writer = stream();
     writer.transfer(&Transfer { offset: u64::MAX, ..linear(MemoryToStream, 0, 64) }).unwrap();
-    assert_eq!(of(&writer).unwrap()[0].read, extent(u64::MAX - 3..u64::MAX, 256));
+    assert_eq!(of(&writer).unwrap()[0].read, extent(u64::MAX - 3..u64::MAX, 256, 1));
 }
 
 /// What makes the answer unknown, each in an otherwise plain stream.

@@ -1,6 +1,7 @@
 //! An explanation for a terminal.
 
 use crate::output::{Shade, counted, shaded};
+use aie_hal::format::extent::Traffic;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use ggml_hsa::explain::ordinary_run::OrdinaryRun;
@@ -107,6 +108,13 @@ fn of_pass(pass: &Pass) -> String {
     let _ = writeln!(text, "{}", joins_in_words(&pass.joins));
     let bytes = (pass.bytes + pass.conversion_bytes) as f64 / 1e6;
     let predicted = &pass.predicted;
+    let known = pass.operations.iter().filter_map(|operation| operation.traffic);
+    let moved = match known.fold(Traffic::default(), Traffic::and) {
+        Traffic { pieces: 0, .. } => String::new(),
+        Traffic { bytes, pieces } => {
+            format!("; machine code moves {:.1} MB one way in {}", bytes as f64 / 1e6, counted(pieces, "piece"))
+        }
+    };
     // Only machine code has a stream whose operations are known.
     let operations = match predicted.operations {
         0 => String::new(),
@@ -116,7 +124,7 @@ fn of_pass(pass: &Pass) -> String {
     };
     let _ = writeln!(
         text,
-        "{bytes:.1} MB of tensors, {:.1} million multiply-accumulates\npredicted from published costs, without host calls: {} ({} \
+        "{bytes:.1} MB of tensors, {:.1} million multiply-accumulates{moved}\npredicted from published costs, without host calls: {} ({} \
          to {}) = kernels {} (memory alone {}, arithmetic alone {}){operations} + chains {} + commands {}",
         pass.macs as f64 / 1e6,
         milliseconds(predicted.total_ns),

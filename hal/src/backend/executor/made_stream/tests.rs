@@ -3,6 +3,7 @@ use crate::artifact::example;
 use crate::format::bd::ShimBd;
 use crate::format::cdo::CdoBuilder;
 use crate::format::dma_channel::Direction;
+use crate::format::extent::Traffic;
 use crate::format::instructions::{Header, InstructionWriter, Transfer};
 use crate::format::pdi;
 use rstest::rstest;
@@ -30,7 +31,7 @@ fn what_instructions_name_is_what_is_touched() {
     let arguments = [0x1000..0x1100, 0x8000..0x9000, 0x8000..0x9000];
     let found = touched(&moving(32, 32, 2), &arguments, 1).unwrap().unwrap();
     let writes = iter::once(0x8100..0x8180).collect();
-    assert_eq!(found, Touched { reads: arguments[..2].to_vec(), writes, bytes: 256 });
+    assert_eq!(found, Touched { reads: arguments[..2].to_vec(), writes, traffic: Traffic { bytes: 256, pieces: 2 } });
 }
 
 #[rstest]
