@@ -145,7 +145,9 @@ impl Region {
             return Ok(Vec::new());
         }
         let plans = (0..=dimensions.len().min(3)).filter_map(|inner| Plan::new(&dimensions, inner));
-        let plan = plans.min_by_key(Plan::tasks);
+        // Of those with as few tasks the one with the fewest iterations: each of these is a piece of memory of its own, and a shim's
+        // channel that sends with iterations and no second dimension hung on npu1, 30 times of 30 (FIM43-Redeye/xdna-emu, 2026-06-12).
+        let plan = plans.min_by_key(|plan| (plan.tasks(), plan.repeated.size));
         let plan = plan.ok_or_else(|| error(format!("{} words in a row", dimensions[0].size)))?;
         if plan.tasks() > MOST_TASKS {
             return Err(error(format!("it takes {} tasks, more than {MOST_TASKS}", plan.tasks())));

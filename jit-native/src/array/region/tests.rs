@@ -76,6 +76,21 @@ fn tasks_move_what_regions_mean(#[case] region: Region, #[case] tasks: usize) {
     }
 }
 
+/// What three dimensions hold is one run of the descriptor.
+#[rstest]
+#[case::a_word(&[], 1)]
+#[case::a_short_line(&[(16, 1)], 1)]
+#[case::a_line(&[(64, 1)], 1)]
+#[case::two_rows(&[(32, 1), (2, 100)], 1)]
+#[case::rows(&[(30, 1), (64, 100)], 1)]
+#[case::transposed(&[(40, 64), (64, 1)], 1)]
+#[case::planes(&[(3, 1), (4, 10), (5, 50)], 1)]
+#[case::four_dimensions(&[(3, 1), (4, 10), (5, 50), (64, 300)], 64)]
+fn iterations_are_for_a_fourth_dimension(#[case] dimensions: &[(u64, u64)], #[case] iterations: u32) {
+    let runs = region(0, dimensions).runs(2).unwrap();
+    assert_eq!((runs.len(), runs[0].bd.iteration_wrap), (1, iterations));
+}
+
 #[rstest]
 #[case::contiguous(2, &[30, 7], &[2, 60], &[(105, 1)])]
 #[case::odd_end(2, &[31], &[2], &[(16, 1)])]
