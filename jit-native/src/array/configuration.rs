@@ -1,8 +1,13 @@
 //! From an array program to register writes, and to a PDI around them.
 //!
 //! The order is that of mlir-aie's PDIs. First, core by core: the core is stopped, its DMA channels are held in reset while
-//! program and data are written, and released. Then all cores are reset and all locks set; then the switches of all tiles are
+//! program and data are written, and released. Then all cores are reset and all locks in use set; then the switches of all tiles are
 //! connected. The cores are enabled last. DMA tasks are not started: that is the dispatch's.
+//!
+//! Whether firmware clears the array for a PDI that follows another one is not known, and circuits of an old configuration are known to
+//! stay where it does not (mlir-aie issue 3578): they would take the words of new ones, for which nobody waits there. So beyond
+//! what mlir-aie writes, channels of mem tiles are reset, too, and in all tiles that words pass every port that is not used lets
+//! none through.
 
 use super::error::ArrayError;
 use super::grid::Grid;
@@ -40,8 +45,15 @@ pub(super) fn write(
         writer.register(*tile, core_control::reset(true));
         writer.register(*tile, core_control::reset(false));
     }
+    let mut masters: BTreeMap<Tile, Vec<Port>> = tiles.keys().map(|tile| (*tile, Vec::new())).collect();
+    for circuit in routes.iter().flatten() {
+        masters.entry(circuit.tile).or_default().push(circuit.master);
+    }
+    for (tile, used) in &masters {
+        writer.clear(grid.kind(*tile)?, *tile, used)?;
+    }
     for (tile, contents) in tiles {
-        writer.locks(grid.kind(*tile)?, *tile, contents, grid.limits(*tile)?.dma.locks)?;
+        writer.locks(grid.kind(*tile)?, *tile, contents)?;
     }
     for circuit in routes.iter().flatten() {
         let switch = StreamSwitch(grid.kind(circuit.tile)?);
@@ -99,14 +111,27 @@ impl Writer {
         }
     }
 
-    /// All locks of a core, and those of other tiles that are used.
-    fn locks(&mut self, kind: TileKind, tile: Tile, contents: &TileContents, count: usize) -> Result<(), ArrayError> {
-        let every = if kind == TileKind::Core { 0..count as u8 } else { 0..0 };
-        let zero = every.filter(|id| !contents.locks.contains_key(id)).map(|id| (id, 0));
-        let used = contents.locks.iter().map(|(id, value)| (*id, *value));
-        for (id, value) in zero.chain(used) {
+    /// Takes from a tile that words pass what another configuration may have left: tasks of a mem tile's channels, which would answer
+    /// to locks, and all connections but those to the `used` masters, which are written anyway.
+    fn clear(&mut self, kind: TileKind, tile: Tile, used: &[Port]) -> Result<(), ArrayError> {
+        // Cores have their channels reset where programs are written, and those of shims cannot be.
+        if kind == TileKind::Mem {
+            self.reset_channels(kind, tile, true);
+            self.reset_channels(kind, tile, false);
+        }
+        let switch = StreamSwitch(kind);
+        let is_written = |master: &Port| used.contains(master) || kind == TileKind::Shim && *master == TOKEN_PORT;
+        for master in switch.masters().filter(|master| !is_written(master)) {
+            let register = switch.master_register(switch.master_index(master)?);
+            self.register(tile, RegisterWrite::word(register, 0));
+        }
+        Ok(())
+    }
+
+    fn locks(&mut self, kind: TileKind, tile: Tile, contents: &TileContents) -> Result<(), ArrayError> {
+        for (id, value) in &contents.locks {
             // The highest value is far below 127.
-            self.register(tile, Lock::new(kind, id)?.set(value as i8)?);
+            self.register(tile, Lock::new(kind, *id)?.set(*value as i8)?);
         }
         Ok(())
     }
