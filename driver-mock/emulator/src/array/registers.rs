@@ -314,7 +314,7 @@ impl Tile {
             // South, west, north, and own memory, which counts as east.
             Some(Wait::Lock { id, .. }) => [1 << 6, 1 << 7, 1 << 8, 1 << 9][(id as usize / 16).min(3)],
             Some(Wait::StreamRead) => 1 << 10,
-            Some(Wait::StreamWrite) => 1 << 11,
+            Some(Wait::StreamWrite) => 1 << 12,
             Some(Wait::CascadeRead) => 1 << 14,
             Some(Wait::CascadeWrite) => 1 << 15,
             _ => 0,

@@ -484,6 +484,17 @@ fn configurations_say_what_is_wrong() {
     );
 }
 
+/// Bit 12 of its status, as the register reference has it.
+#[test]
+fn a_core_that_waits_to_send_says_so() {
+    let mut rig = rig();
+    rig.program(CORE, &format!("movx r1, #5\n{}done", "mov ms, r1\n".repeat(40)));
+    rig.circuit(CORE, Port::Core, Port::Fifo);
+    rig.run().unwrap();
+    // Enabled, and nothing else.
+    assert_eq!(rig.read(CORE, 0x3_2004, 1), [1 << 12 | 1]);
+}
+
 #[test]
 fn words_that_go_round_in_a_circle_are_stopped() {
     let mut rig = rig();
