@@ -36,8 +36,8 @@ pub struct DeviceContext {
     pub f16: F16Policy,
     /// Whether nodes may share a dispatch.
     pub fusion: bool,
-    /// Whether neighbouring dispatches may be executed as one.
-    pub joins: bool,
+    /// Whether neighbouring dispatches are to be executed as one where that is right.
+    wants_joins: bool,
     /// Whether operations without a kernel run on the CPU inside our command lists.
     pub cpu_fallback: bool,
     /// Whether an operation that belongs on the array may not run on the CPU.
@@ -62,6 +62,8 @@ pub struct DeviceContext {
     gate: Option<Arc<Gate>>,
     /// Whether memory of the program is used in place, once that is known.
     imports: OnceLock<bool>,
+    /// The same of neighbouring dispatches that are executed as one.
+    joins: OnceLock<bool>,
 }
 
 impl DeviceContext {
@@ -71,7 +73,7 @@ impl DeviceContext {
             name: format!("HSA{index}"),
             f16: config.f16,
             fusion: !config.apart,
-            joins: !config.unjoined,
+            wants_joins: !config.unjoined,
             cpu_fallback: config.cpu_fallback,
             require_array: config.require_array,
             kernels: Kernels::new(store, Arc::clone(&hal)),
@@ -84,6 +86,7 @@ impl DeviceContext {
             warned_of_size: AtomicBool::new(false),
             gate: None,
             imports: OnceLock::new(),
+            joins: OnceLock::new(),
             hal,
         }
     }
@@ -99,6 +102,13 @@ impl DeviceContext {
     pub fn imports(&self) -> bool {
         let is_right = || self.gate.as_ref().is_none_or(|gate| gate.admits_imports());
         *self.imports.get_or_init(|| self.hal.info().import_obstacle.is_none() && is_right())
+    }
+
+    /// Whether neighbouring dispatches may be executed as one: where the settings say so, and on an NPU what such dispatches compute is
+    /// right. The first to ask waits for its self-test.
+    pub fn joins(&self) -> bool {
+        let is_right = || self.gate.as_ref().is_none_or(|gate| gate.admits_joins());
+        self.wants_joins && *self.joins.get_or_init(is_right)
     }
 
     /// Whether a graph with `node` can be computed. Decided by rules; nothing is compiled or allocated while it is asked. When

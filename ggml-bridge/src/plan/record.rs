@@ -98,14 +98,10 @@ pub(super) fn record(context: &DeviceContext, graph: &Graph) -> Result<Plan, Pla
     let arrivals = context.kernels.arrivals();
     let mut outputs = RangeSet::default();
     graph.nodes.iter().for_each(|node| outputs.insert(node.output.span.range()));
-    let mut list = CommandList::builder();
-    if !context.joins {
-        list.keep_apart();
-    }
     let mut recorder = Recorder {
         context,
         memory: GraphMemory::new(context, graph)?,
-        list,
+        list: CommandList::builder(),
         hazards: HazardTracker::default(),
         arena: Arena::default(),
         converted: Vec::new(),
@@ -128,7 +124,12 @@ pub(super) fn record(context: &DeviceContext, graph: &Graph) -> Result<Plan, Pla
     } else {
         graph.nodes.iter().map(Step::single).collect()
     };
-    let moves = context.joins && context.kernels.store.prefers_code();
+    // Of one step nothing is joined, so nothing has to be known of it.
+    let joins = steps.len() > 1 && context.joins();
+    if !joins {
+        recorder.list.keep_apart();
+    }
+    let moves = joins && context.kernels.store.prefers_code();
     let vacated: Vec<bool> = (0..steps.len()).map(|index| moves && is_vacated(&steps, index)).collect();
     for (Step { node, nodes, found }, vacated) in steps.into_iter().zip(vacated) {
         recorder.next_step(&node, vacated);

@@ -1,4 +1,4 @@
-//! One dispatch of one kernel, with the bytes of its arguments.
+//! Dispatches of one kernel, with the bytes of their arguments.
 
 use super::mapped_file::MappedFile;
 use crate::context::ALIGNMENT;
@@ -9,6 +9,7 @@ use aie_hal::{
 use aie_jit_native::selftest::Material;
 use std::fmt::{self, Display, Formatter};
 use std::ops::Range;
+use std::slice;
 use std::sync::Arc;
 
 /// Why a dispatch has no result.
@@ -103,6 +104,15 @@ impl Ended {
     }
 }
 
+/// How dispatches that are submitted together depend on each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Not at all.
+    Any,
+    /// The first source of each is the result of the one before.
+    Chained,
+}
+
 /// Runs `kernel`, whose arguments are the sources of `material` and the result, in this order. Blocks until it has ended.
 ///
 /// # Errors
@@ -114,6 +124,49 @@ pub fn dispatch(
     kernel: &KernelArtifact,
     place: Place,
 ) -> Result<Ended, Trouble> {
+    let ended = dispatch_all(device, queue, slice::from_ref(material), kernel, place, Order::Any)?;
+    ended.into_iter().next().ok_or_else(|| Trouble::Before("nothing was to be run".into()))
+}
+
+/// Submits a dispatch of `kernel` for each of `materials`, all in one list of commands, which the queue may execute as one. Blocks until
+/// all have ended.
+///
+/// # Errors
+/// [`Trouble`].
+pub fn dispatch_all(
+    device: &dyn Device,
+    queue: &dyn Queue,
+    materials: &[Material],
+    kernel: &KernelArtifact,
+    place: Place,
+    order: Order,
+) -> Result<Vec<Ended>, Trouble> {
+    let placed = materials.iter().map(|material| placed(device, material, place)).collect::<Result<Vec<_>, _>>()?;
+    let executable: Arc<dyn Executable> = device.load_executable(kernel)?;
+    let mut list = CommandList::builder();
+    let mut ended: Vec<Ended> = Vec::new();
+    for (mut arguments, one) in placed {
+        if let (Order::Chained, Some(before)) = (order, ended.last()) {
+            arguments[0] = before.result.clone();
+            list.barrier();
+        }
+        let bindings =
+            arguments.iter().map(|(buffer, range)| BufferRef::direct(buffer, range.start, range.len())).collect();
+        list.dispatch(&executable, bindings).map_err(|error| Trouble::Before(error.to_string()))?;
+        ended.push(one);
+    }
+    let done = device.create_semaphore(0)?;
+    let signals = vec![TimelinePoint { semaphore: Arc::clone(&done), value: 1 }];
+    queue.submit(Submission { commands: Some(Arc::new(list.finish())), signals, ..Submission::default() })?;
+    done.wait_blocking(1, None).map_err(|error| match error {
+        WaitError::Failed(cause) => Trouble::Meanwhile((*cause).clone()),
+        other => Trouble::Before(other.to_string()),
+    })?;
+    Ok(ended)
+}
+
+/// Puts what a dispatch needs into memory: its arguments, and what it will have left.
+fn placed(device: &dyn Device, material: &Material, place: Place) -> Result<(Vec<Argument>, Ended), Trouble> {
     let mut guarded = Vec::new();
     let mut filled = |bytes: &Vec<u8>| -> Result<Argument, DeviceError> {
         let range = GUARD..GUARD + bytes.len();
@@ -140,19 +193,7 @@ pub fn dispatch(
         None => filled(&material.before)?,
     };
     arguments.push(result.clone());
-    let executable: Arc<dyn Executable> = device.load_executable(kernel)?;
-    let bindings =
-        arguments.iter().map(|(buffer, range)| BufferRef::direct(buffer, range.start, range.len())).collect();
-    let mut list = CommandList::builder();
-    list.dispatch(&executable, bindings).map_err(|error| Trouble::Before(error.to_string()))?;
-    let done = device.create_semaphore(0)?;
-    let signals = vec![TimelinePoint { semaphore: Arc::clone(&done), value: 1 }];
-    queue.submit(Submission { commands: Some(Arc::new(list.finish())), signals, ..Submission::default() })?;
-    done.wait_blocking(1, None).map_err(|error| match error {
-        WaitError::Failed(cause) => Trouble::Meanwhile((*cause).clone()),
-        other => Trouble::Before(other.to_string()),
-    })?;
-    Ok(Ended { result, guarded })
+    Ok((arguments, Ended { result, guarded }))
 }
 
 /// Maps a file with `sources` as a model has its tensors, and imports all of it at once.

@@ -1,5 +1,5 @@
-//! Which families may be used on an NPU, for the kernel store, with which form of loops, and whether models may be used where they
-//! are mapped.
+//! Which families may be used on an NPU, for the kernel store, with which form of loops, whether dispatches may be joined, and whether
+//! models may be used where they are mapped.
 
 use super::Outcome;
 use super::subject::Subject;
@@ -43,6 +43,13 @@ impl Gate {
         self.admitted(Subject::ImportedMemory, &self.loops().on(&self.arch)).is_ok()
     }
 
+    /// Whether neighbouring dispatches may be executed as one.
+    pub fn admits_joins(&self) -> bool {
+        let subject = Subject::JoinedDispatches;
+        // Where there is nothing to try it with, the driver's own way of submitting is all that there is to trust.
+        !subject.is_for(&self.arch) || self.admitted(subject, &self.loops().on(&self.arch)).is_ok()
+    }
+
     /// Why such memory is copied, as far as that is known without a trial.
     pub fn known_against_imports(&self) -> Option<String> {
         let outcome =
@@ -75,11 +82,14 @@ impl Gate {
                 "hardware loops of native kernels are".to_owned(),
                 "their loops branch back, which takes some more cycles",
             ),
+            Subject::JoinedDispatches => {
+                ("joined dispatches are".to_owned(), "each dispatch stays one of its own, as with GGML_HSA_JOIN=off")
+            }
             Subject::ImportedMemory => ("memory that is imported is".to_owned(), "models are copied"),
         };
         let warning = format!("{what} not used on {npu}, because of {reason}; {instead}; {shown}");
         match subject {
-            Subject::Family(_) | Subject::HardwareLoops => log::warn(&warning),
+            Subject::Family(_) | Subject::HardwareLoops | Subject::JoinedDispatches => log::warn(&warning),
             // Asked while llama.cpp tries what fits into memory, when it drops all warnings.
             Subject::ImportedMemory => log::notice(&warning),
         }

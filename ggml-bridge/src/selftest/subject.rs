@@ -1,16 +1,17 @@
 //! What a self-test is of.
 
 use aie_hal::Arch;
+use aie_jit_native::kernels::lanes::elementwise;
 use aie_jit_native::kernels::{FAMILIES, Family, copies};
 use aie_jit_native::selftest::loops::HARDWARE_LOOPS;
 use std::borrow::Cow;
 
-/// Families in the order in which they are tested. Copies need shims and their addresses, sums cores and locks beside; rings in mem
-/// tiles that a stream starts, as products and attention have them, are what has hung on an NPU.
-const BY_RISK: [&str; 7] = ["copies", "elementwise", "rows", "rope", "product", "token", "attention"];
+/// Families in the order in which they are tested. Sums need shims and cores with their locks; rings in mem tiles that a stream starts,
+/// as the others from copies on have them, are what has hung on an NPU.
+const BY_RISK: [&str; 7] = ["elementwise", "rows", "rope", "copies", "product", "token", "attention"];
 
-/// Families whose streams start channels of mem tiles.
-const STARTED_BY_STREAMS: [&str; 3] = ["product", "token", "attention"];
+/// What has streams that start channels of mem tiles.
+const STARTED_BY_STREAMS: [&str; 5] = ["copies", "product", "token", "attention", "imported-memory"];
 
 /// A family of native kernels, or what a machine has to do right for all of them.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +20,9 @@ pub enum Subject {
     Family(&'static Family),
     /// Zero-overhead loops of cores. Where they are wrong, native kernels branch back.
     HardwareLoops,
+    /// Dispatches that are submitted together and executed as one, with up to as many arguments as one can have: firmware translates
+    /// the addresses of the first few alone.
+    JoinedDispatches,
     /// Memory of the program as a model is given: a file that is mapped for reading, which the device is to use in place. Copies read
     /// it, since they are exact to the byte and every generation with native kernels has them.
     ImportedMemory,
@@ -31,7 +35,7 @@ impl Subject {
         let mut families: Vec<&&'static Family> = FAMILIES.iter().collect();
         families.sort_by_key(rank);
         let families = families.into_iter().map(|family| Self::Family(family));
-        [Self::HardwareLoops].into_iter().chain(families).chain([Self::ImportedMemory])
+        [Self::HardwareLoops].into_iter().chain(families).chain([Self::JoinedDispatches, Self::ImportedMemory])
     }
 
     /// Its name for people.
@@ -39,6 +43,7 @@ impl Subject {
         match self {
             Self::Family(family) => family.name,
             Self::HardwareLoops => HARDWARE_LOOPS.name,
+            Self::JoinedDispatches => "joined-dispatches",
             Self::ImportedMemory => "imported-memory",
         }
     }
@@ -56,6 +61,7 @@ impl Subject {
         match self {
             Self::Family(family) => family,
             Self::HardwareLoops => &HARDWARE_LOOPS,
+            Self::JoinedDispatches => &elementwise::FAMILY,
             Self::ImportedMemory => &copies::FAMILY,
         }
     }
@@ -80,7 +86,7 @@ mod tests {
     #[test]
     fn every_family_has_its_place() {
         let names: Vec<&str> = Subject::all().map(Subject::name).collect();
-        let families = &names[1..names.len() - 1];
+        let families = &names[1..names.len() - 2];
         assert_eq!(families, BY_RISK);
         assert_eq!(families.len(), FAMILIES.len());
     }

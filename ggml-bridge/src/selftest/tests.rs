@@ -144,6 +144,52 @@ fn a_trial_of_imported_memory_reads_a_mapped_file(#[case] fault: &str, #[case] w
     assert_eq!(outcome_of(Subject::Family(copies())), Outcome::Right);
 }
 
+/// Of what is submitted together all but the first are executed with the one before, 16 arguments being the most. The commands of a
+/// trial are one for each submission, and two for the last.
+#[rstest]
+#[case::right("", "right", "")]
+#[case::not_coherent("?coherent=false", "right", "")]
+#[case::alone("?fault=untouched@1", "wrong", "NEG f32[602] -> f32[602]: ")]
+#[case::eight_arguments("?fault=garbage@4", "wrong", "NEG f32[602] -> f32[602] 4 times together: dispatch ")]
+#[case::chained("?fault=garbage@5", "wrong", "3 times together, each on the result of the one before: dispatch ")]
+#[case::sixteen_arguments("?fault=untouched@6", "wrong", "8 times together: dispatch 1: ")]
+#[case::the_second_of_a_chain("?fault=untouched@8", "wrong", "16 times together: dispatch 9: ")]
+fn a_trial_of_joined_dispatches_has_as_many_arguments_as_fit(
+    #[case] fault: &str,
+    #[case] word: &str,
+    #[case] expected: &str,
+) {
+    let device = simulated(&format!("mock:aie2{fault}")).0().unwrap();
+    let kept = Arc::clone(&device);
+    let open: Arc<Open> = Arc::new(move || Ok(Arc::clone(&kept)));
+    let outcome = trial::run(Subject::JoinedDispatches, &aie2(), &open, LONG, 1).unwrap().outcome;
+    assert_eq!(outcome.word(), word);
+    assert!(outcome.to_string().contains(expected), "{outcome}");
+    if word == "right" {
+        let counters = device.counters();
+        assert_eq!((counters.dispatches, counters.joined, counters.submissions), (37, 29, 7));
+    }
+}
+
+/// Dispatches stay apart where joined ones are wrong, and that is tried once.
+#[rstest]
+#[case::right("mock:aie2", true)]
+#[case::wrong("mock:aie2?fault=untouched@2", false)]
+fn dispatches_are_joined_where_that_is_right(#[case] uri: &str, #[case] expected: bool) {
+    let (gate, opened) = gate(uri, SelfTest::Auto);
+    let hal = drivers::mock(ArchRegistry::builtin()).open(&"mock:aie2".parse().unwrap()).unwrap().remove(0);
+    let context = |config: &Config| {
+        let context = DeviceContext::new(0, Arc::clone(&hal), doubles::store(), config);
+        context.with_gate(Some(Arc::clone(&gate)))
+    };
+    assert!(!context(&Config { unjoined: true, ..Config::default() }).joins());
+    assert_eq!(opened.load(SeqCst), 0, "nothing has to be known of it");
+    let context = context(&Config::default());
+    assert_eq!([context.joins(); 2], [expected; 2]);
+    // Loops, and joined dispatches.
+    assert_eq!(opened.load(SeqCst), 2);
+}
+
 /// A device that imports nothing has none that could be wrong.
 #[test]
 fn a_device_that_refuses_memory_is_no_verdict() {
@@ -287,7 +333,7 @@ fn an_outcome_can_be_for_one_boot() {
     assert_eq!(known(&second), [Some(Outcome::Right), None, Some(Outcome::Begun)]);
     let one_boot = |subject: &Subject| subject.is_for_one_boot(&aie2());
     let named: Vec<&str> = Subject::all().filter(one_boot).map(Subject::name).collect();
-    assert_eq!(named, ["product", "token", "attention"]);
+    assert_eq!(named, ["copies", "product", "token", "attention", "imported-memory"]);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! the kernel driver's watchdog, or the end of the process, takes it down. What the program itself has open is not touched.
 
 use super::Outcome;
-use super::dispatch::{Ended, Place, Trouble, dispatch};
+use super::dispatch::{Ended, Order, Place, Trouble, dispatch_all};
 use super::subject::Subject;
 use aie_hal::{Arch, Clocks, Device, DeviceError, KernelArtifact};
 use aie_jit_native::kernels::Family;
@@ -35,12 +35,37 @@ pub struct Trial {
     pub late_lines: usize,
 }
 
+/// How many dispatches are submitted together, and how they depend on each other. Of two arguments each, they become one with 2, 4, 6,
+/// 8 and 16 arguments, and at last two of 16 in a chain.
+const TOGETHER: [(u32, Order); 7] = [
+    (1, Order::Any),
+    (2, Order::Any),
+    (3, Order::Any),
+    (4, Order::Any),
+    (3, Order::Chained),
+    (8, Order::Any),
+    (16, Order::Any),
+];
+/// What is submitted so. Of an odd number of them, each on the result of the one before, the last has the result of the first.
+const JOINED: &str = "NEG";
+
 /// A case with its kernel.
 struct Prepared {
     case: Case,
-    /// For each round.
-    materials: Vec<Material>,
+    order: Order,
+    /// For each round those of all dispatches.
+    materials: Vec<Vec<Material>>,
     kernel: KernelArtifact,
+}
+
+impl Prepared {
+    fn name(&self) -> String {
+        let how = if self.order == Order::Chained { ", each on the result of the one before" } else { "" };
+        match self.materials.first().map_or(1, Vec::len) {
+            1 => self.case.name(),
+            count => format!("{} {count} times together{how}", self.case.name()),
+        }
+    }
 }
 
 /// What the thread tells.
@@ -50,6 +75,14 @@ enum Event {
     Ended(Result<Trial, String>),
 }
 
+/// How many nodes a trial computes in each round.
+pub fn nodes(subject: Subject, arch: &Arch) -> usize {
+    match subject {
+        Subject::JoinedDispatches => TOGETHER.iter().map(|(count, _)| *count as usize).sum(),
+        _ => selftest::cases(subject.family(), arch).len(),
+    }
+}
+
 /// Tries `subject` on what `open` opens, so many times over. Making its kernels does not count as time.
 ///
 /// # Errors
@@ -57,15 +90,26 @@ enum Event {
 pub fn run(subject: Subject, arch: &Arch, open: &Arc<Open>, limit: Duration, rounds: u32) -> Result<Trial, String> {
     let family = subject.family();
     let place = match subject {
-        Subject::Family(_) | Subject::HardwareLoops => Place::Allocated,
+        Subject::Family(_) | Subject::HardwareLoops | Subject::JoinedDispatches => Place::Allocated,
         Subject::ImportedMemory => Place::Imported,
     };
-    let cases = selftest::cases(family, arch).into_iter();
-    let prepared: Vec<Prepared> = cases.map(|case| prepare(family, arch, case, rounds)).collect::<Result<_, _>>()?;
+    let mut cases = selftest::cases(family, arch).into_iter();
+    let one = |case| prepare(family, arch, case, rounds, (1, Order::Any));
+    let prepared: Vec<Prepared> = match subject {
+        Subject::JoinedDispatches => {
+            let case = cases.find(|case| case.node.op == JOINED);
+            let case = case.ok_or_else(|| format!("there is no program for {}", arch.name))?;
+            TOGETHER
+                .iter()
+                .map(|together| prepare(family, arch, case.clone(), rounds, *together))
+                .collect::<Result<_, _>>()?
+        }
+        _ => cases.map(one).collect::<Result<_, _>>()?,
+    };
     if prepared.is_empty() {
         return Err(format!("there is no program for {}", arch.name));
     }
-    let names: Vec<String> = prepared.iter().map(|prepared| prepared.case.name()).collect();
+    let names: Vec<String> = prepared.iter().map(Prepared::name).collect();
     let (events, told) = channel();
     let open = Arc::clone(open);
     let work = move || {
@@ -94,11 +138,18 @@ pub fn run(subject: Subject, arch: &Arch, open: &Arc<Open>, limit: Duration, rou
     }
 }
 
-fn prepare(family: &'static Family, arch: &Arch, case: Case, rounds: u32) -> Result<Prepared, String> {
+fn prepare(
+    family: &'static Family,
+    arch: &Arch,
+    case: Case,
+    rounds: u32,
+    (count, order): (u32, Order),
+) -> Result<Prepared, String> {
     let describe = |error: String| format!("{}: {error}", case.name());
-    let materials = (0..rounds).map(|round| case.material(round)).collect::<Result<_, _>>().map_err(describe)?;
+    let of_round = |round| (0..count).map(|index| case.material(round * count + index)).collect();
+    let materials = (0..rounds).map(of_round).collect::<Result<_, _>>().map_err(describe)?;
     let kernel = (family.build)(&case.node, arch).map_err(|error| describe(error.to_string()))?;
-    Ok(Prepared { case, materials, kernel })
+    Ok(Prepared { case, order, materials, kernel })
 }
 
 fn attempt(
@@ -112,14 +163,13 @@ fn attempt(
     let queue = device.create_queue().map_err(|error| error.to_string())?;
     let mut trial = Trial { outcome: Outcome::Right, clocks: None, late_lines: 0 };
     for round in 0..rounds as usize {
-        for (index, Prepared { case, materials, kernel }) in prepared.iter().enumerate() {
+        for (index, one) in prepared.iter().enumerate() {
             let _ = events.send(Event::Case(index));
-            let (case_name, material) = (case.name(), &materials[round]);
-            let ended = dispatch(&*device, &*queue, material, kernel, place);
-            match ended.and_then(|ended| examined(&ended, case, &material.expected)) {
-                Ok(Seen::Right) => {}
-                Ok(Seen::LateLine) => trial.late_lines += 1,
-                Ok(Seen::Wrong(how)) | Err(Trouble::Outside(how)) => {
+            let (case_name, materials) = (one.name(), &one.materials[round]);
+            let ended = dispatch_all(&*device, &*queue, materials, &one.kernel, place, one.order);
+            match ended.and_then(|ended| all_examined(&ended, one, materials)) {
+                Ok((late_lines, None)) => trial.late_lines += late_lines,
+                Ok((_, Some(how))) | Err(Trouble::Outside(how)) => {
                     trial.outcome = Outcome::Wrong { case: case_name, how };
                 }
                 Err(Trouble::Before(reason)) => return Err(format!("{case_name}: {reason}")),
@@ -147,6 +197,29 @@ enum Seen {
     /// Right when it was read again.
     LateLine,
     Wrong(String),
+}
+
+/// The late lines of what was submitted together, and what is wrong, if anything is.
+fn all_examined(
+    ended: &[Ended],
+    prepared: &Prepared,
+    materials: &[Material],
+) -> Result<(usize, Option<String>), Trouble> {
+    let mut late_lines = 0;
+    for (index, (one, material)) in ended.iter().zip(materials).enumerate() {
+        let expected = match prepared.order {
+            Order::Any => &material.expected,
+            Order::Chained if index % 2 == 0 => &materials[0].expected,
+            Order::Chained => &materials[0].sources[0],
+        };
+        match examined(one, &prepared.case, expected)? {
+            Seen::Right => {}
+            Seen::LateLine => late_lines += 1,
+            Seen::Wrong(how) if ended.len() == 1 => return Ok((late_lines, Some(how))),
+            Seen::Wrong(how) => return Ok((late_lines, Some(format!("dispatch {}: {how}", index + 1)))),
+        }
+    }
+    Ok((late_lines, None))
 }
 
 fn examined(ended: &Ended, case: &Case, expected: &[u8]) -> Result<Seen, Trouble> {

@@ -22,7 +22,24 @@ pub fn cases(_: &Arch) -> Vec<Case> {
     cases.extend([DataType::F16, DataType::BF16].map(set_rows));
     let halves = Tensor::contiguous(DataType::F16, [66, 5, 1, 1]);
     cases.push(Case::new("CPY", halves, &[f32s([66, 5, 1, 1]), halves]));
+    cases.extend(shapes());
     cases.into_iter().map(|case| case.exactly(Exactness::Bytes)).collect()
+}
+
+/// What shims are asked for: transfers of 4 to 256 bytes; few rows out of longer ones; rows as far apart as steps go; a task that repeats
+/// as often as it can, and one whose iterations are a fourth dimension.
+fn shapes() -> Vec<Case> {
+    let f32s = |ne| Tensor::contiguous(DataType::F32, ne);
+    let of = |ne: [usize; 4], words: [usize; 3]| {
+        let [rows, planes, blocks] = words.map(|words| 4 * words);
+        Case::new("CONT", f32s(ne), &[Tensor { ne, nb: [4, rows, planes, blocks], ..f32s(ne) }])
+    };
+    let mut cases: Vec<Case> = [1, 4, 16, 32, 64].map(|words| of([words, 1, 1, 1], [words; 3])).into();
+    cases.extend([2, 64].map(|rows| of([32, rows, 1, 1], [40, 40 * rows, 40 * rows])));
+    cases.push(of([32, 2, 1, 1], [1 << 20, 2 << 20, 2 << 20]));
+    cases.push(Case::new("REPEAT", f32s([32, 256, 1, 1]), &[f32s([32, 1, 1, 1])]));
+    cases.push(of([6, 5, 4, 3], [7, 40, 200]));
+    cases
 }
 
 /// Three rows into a cache, two of them neighbours.

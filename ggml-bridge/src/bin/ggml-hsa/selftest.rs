@@ -7,7 +7,6 @@ use aie_driver_xdna::route::Route;
 use aie_driver_xdna::{SCHEME, XdnaDriver};
 use aie_hal::{Arch, ArchRegistry, Clocks, Device, DeviceUri, Driver, Environment};
 use aie_jit_native::core::LoopForm;
-use aie_jit_native::selftest::cases;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use comfy_table::Table;
@@ -18,7 +17,7 @@ use ggml_hsa::selftest::Outcome;
 use ggml_hsa::selftest::npu::Npu;
 use ggml_hsa::selftest::subject::Subject;
 use ggml_hsa::selftest::tester::Tester;
-use ggml_hsa::selftest::trial::ROUNDS;
+use ggml_hsa::selftest::trial::{self, ROUNDS};
 use serde::Serialize;
 use std::cell::OnceCell;
 use std::io::{IsTerminal as _, stderr};
@@ -36,7 +35,7 @@ use std::time::{Duration, Instant};
   ggml-hsa selftest --device 'mock:aie2?fault=garbage@3'       what a wrong result looks like
   ggml-hsa selftest --forget                         drop what is known of an NPU
 
-Families that ask most of an NPU come last, and behind one that hung none is tried. A result that is right only when it is read again,
+Families whose streams start rings in mem tiles come behind those of cores alone, and behind one that hung none is tried. A result that is right only when it is read again,
 but for its last 64 bytes, counts as right, with a warning.
 
 On an NPU the outcome is kept in the kernel cache. llama.cpp uses the families that are right; what was wrong or hung stays out of
@@ -44,6 +43,9 @@ use, with a warning, until the firmware, the kernel with its driver or the libra
 
 The family `hardware-loops` is a program whose zero-overhead loops have to repeat. Where it is not right, and
 GGML_HSA_NATIVE_LOOPS does not say otherwise, the kernels of all families branch back, and are tested so.
+
+The family `joined-dispatches` is 1 to 16 dispatches submitted together, which become one with up to 16 arguments; where it is not right,
+each dispatch stays one of its own.
 
 The family `imported-memory` is the nodes of `copies` on a file that is mapped for reading, as llama.cpp maps a model. Models are used
 where they are mapped if it is right, and else copied.
@@ -205,7 +207,12 @@ impl Bench {
             report.driver = Some(npu.conditions.driver.clone());
             Tester::of_npu(npu, arches, &config.cache, limit)
         } else {
+            // What others have left in the array stays only on a device that stays.
+            let kept = (uri.param("residue") == Some("kept")).then(|| Arc::clone(&device));
             let open = move || {
+                if let Some(kept) = &kept {
+                    return Ok(Arc::clone(kept));
+                }
                 let devices = driver.open(&uri).map_err(|cause| cause.to_string())?;
                 devices.into_iter().next().ok_or_else(|| format!("`{uri}` names no device"))
             };
@@ -218,7 +225,7 @@ impl Bench {
     }
 
     fn row(&self, subject: Subject, outcome: &'static str, reason: Option<String>, begun: Instant) -> Row {
-        let cases = cases(subject.family(), &self.arch).len();
+        let cases = trial::nodes(subject, &self.arch);
         let milliseconds = begun.elapsed().as_millis();
         Row { family: subject.name(), outcome, reason, cases, milliseconds }
     }
@@ -237,7 +244,7 @@ impl Bench {
             return row(REFUSED, Some(obstacle.clone()), begun);
         }
         if stderr().is_terminal() {
-            eprintln!("{}: {}", subject.name(), counted(cases(subject.family(), &self.arch).len(), "node"));
+            eprintln!("{}: {}", subject.name(), counted(trial::nodes(subject, &self.arch), "node"));
         }
         let outcome = match subject {
             Subject::HardwareLoops => self.tester.tested(subject, &self.arch),
