@@ -1,7 +1,7 @@
 //! The checker finds what is wrong, and nothing in what is right: pairs of programs that differ in one mistake.
 
 use aie_isa::Isa;
-use aie_jit_native::check::{Program, Report, Severity, check};
+use aie_jit_native::check::{Program, Report, Severity, Stack, check};
 use rstest::rstest;
 
 fn report(text: &str) -> Report {
@@ -253,6 +253,71 @@ fn element_0_is_not_extracted_by_a_register() {
     assert_eq!(found(0, "vlda"), ["extract first"]);
     assert_eq!(found(1, "vlda"), [""; 0]);
     assert_eq!(found(0, "vldb"), [""; 0]);
+}
+
+/// A start as compilers make it, which calls `main` with the stack pointer set in a delay slot, and functions behind it.
+fn with_stack(main: &str) -> String {
+    format!("jl #main\nmovxm sp, #0x70000\n{}done\n.align 16\n{main}", nops(4))
+}
+
+/// A function with a frame, whose body begins and ends with it; the return is in front of where the frame ends.
+fn function(name: &str, frame: u32, body: &str) -> String {
+    format!(".align 16\n{name}: paddb [sp], #{frame}\n{body}\nret lr\n{}paddb [sp], #-{frame}\n", nops(4))
+}
+
+fn call(name: &str) -> String {
+    format!("jl #{name}\n{}", nops(5))
+}
+
+#[rstest]
+#[case::none("movxm p0, #0x70000\ndone".into(), None)]
+#[case::of_no_bytes(with_stack(&format!("main: ret lr\n{}", nops(5))), Some(Ok(0)))]
+#[case::a_function(with_stack(&function("main", 64, "")), Some(Ok(64)))]
+#[case::the_deepest_of_two(
+    with_stack(&[function("main", 32, &[call("a"), call("b")].concat()), function("a", 96, ""), function("b", 64, &call("c")),
+        function("c", 64, "")].concat()),
+    Some(Ok(160))
+)]
+#[case::moved_in_a_delay_slot_of_the_call(
+    with_stack(&[function("main", 32, &format!("jl #a\n{}paddb [sp], #64\npaddb [sp], #-64", nops(4))), function("a", 96, "")].concat()),
+    Some(Ok(192))
+)]
+#[case::a_call_through_a_constant(
+    with_stack(&[function("main", 32, &format!("movxm p0, #a\n{}jl p0\n{}", nops(6), nops(5))), function("a", 96, "")].concat()),
+    Some(Ok(128))
+)]
+#[case::moved_on_one_way(
+    with_stack(&function("main", 32, &format!("jz r0, #over\n{}paddb [sp], #64\npaddb [sp], #-64\n.align 16\nover: nop", nops(5)))),
+    Some(Ok(96))
+)]
+#[case::recursion(
+    with_stack(&[function("main", 32, &call("a")), function("a", 32, &call("main"))].concat()),
+    Some(Err("is recursive"))
+)]
+#[case::a_call_through_a_register(
+    with_stack(&function("main", 32, &format!("lda p0, [sp, #-4]\n{}jl p0\n{}", nops(6), nops(5)))),
+    Some(Err("is in a register"))
+)]
+#[case::no_constant("mov sp, p0\npaddb [sp], #32\ndone".into(), Some(Err("that is not constant")))]
+#[case::no_value("paddb [sp], #32\ndone".into(), Some(Err("before it is set")))]
+#[case::a_loop_that_pushes(
+    with_stack(&format!("main: nop\n.align 16\nagain: j #again\n{}paddb [sp], #32", nops(4))),
+    Some(Err("in a loop"))
+)]
+fn the_stack_of_a_program(#[case] text: String, #[case] expected: Option<Result<u32, &str>>) {
+    match (report(&text).stack, expected) {
+        (None, None) => {}
+        (Some(Stack::Bytes(bytes)), Some(Ok(expected))) => assert_eq!(bytes, 0x7_0000..0x7_0000 + expected),
+        (Some(Stack::Unknown(why)), Some(Err(part))) => assert!(why.contains(part), "{why}"),
+        (found, expected) => panic!("{found:?}, and not {expected:?}"),
+    }
+}
+
+#[test]
+fn aie2p_moves_the_stack_by_another_instruction() {
+    let isa = Isa::aie2p();
+    let code = isa.assemble("movxm sp, #0x70400\npaddxm [sp], #128\npaddxm [sp], #-128\ndone").unwrap();
+    assert_eq!(check(&Program::new(isa, &code)).stack, Some(Stack::Bytes(0x7_0400..0x7_0480)));
 }
 
 #[test]

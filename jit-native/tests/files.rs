@@ -93,7 +93,7 @@ fn files_are_read_as_they_are_meant(#[case] node: Node) {
     let op = table::lookup(&node.op).unwrap();
     assert_eq!(fit::check(op, &node, &kernel), Ok(Fit::Fits));
     let design = Design::read(&aie2(), &Source::parse(kernel.pdi(), Some(kernel.instructions())).unwrap()).unwrap();
-    assert_eq!(design.problems, []);
+    assert_eq!((design.problems, design.doubts), (vec![], vec![]));
     assert_eq!(design.arguments_unknown, None);
     // Neighbours with the same PDI become one dispatch.
     assert!(InstructionStream::parse(kernel.instructions()).unwrap().can_be_joined());

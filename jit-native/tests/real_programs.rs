@@ -12,7 +12,7 @@ use aie_hal::format::cdo::CdoCommand;
 use aie_hal::format::pdi::Pdi;
 use aie_hal::format::{tile_location, xclbin};
 use aie_isa::Isa;
-use aie_jit_native::check::{Finding, Program, Severity, check};
+use aie_jit_native::check::{Finding, Program, Severity, Stack, check};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -108,6 +108,8 @@ struct Totals {
     bundles: usize,
     reached: usize,
     reads: usize,
+    /// Programs with a stack of known depth, and of unknown depth.
+    stacks: (usize, usize),
 }
 
 #[test]
@@ -135,6 +137,8 @@ fn programs_of_others_have_no_errors() {
             total.bundles += program.iter().map(|(_, bytes)| isa.listing(bytes).count()).sum::<usize>();
             total.reached += report.bundles;
             total.reads += report.reads;
+            total.stacks.0 += usize::from(matches!(report.stack, Some(Stack::Bytes(_))));
+            total.stacks.1 += usize::from(matches!(report.stack, Some(Stack::Unknown(_))));
             for finding in &report.findings {
                 let rule = finding.problem.rule();
                 let text = |finding: &Finding| format!("{}: {finding}", file.display());
@@ -149,9 +153,10 @@ fn programs_of_others_have_no_errors() {
             }
         }
     }
-    for (isa, Totals { programs, bundles, reached, reads }) in &totals {
+    for (isa, Totals { programs, bundles, reached, reads, stacks: (known, unknown) }) in &totals {
         println!(
-            "{isa}: {programs} distinct programs of {bundles} bundles; {reached} bundles on paths, {reads} reads followed"
+            "{isa}: {programs} distinct programs of {bundles} bundles; {reached} bundles on paths, {reads} reads followed; \
+             {known} stacks of known depth, {unknown} of unknown depth"
         );
     }
     for ((isa, severity, rule), (count, programs, first)) in &rules {

@@ -7,7 +7,7 @@
 /// Bytes of a tile's data memory as cores see it.
 const TILE_BYTES: u32 = 0x1_0000;
 /// Bytes of a logical bank: two physical ones, which take turns.
-const BANK_BYTES: u32 = 0x4000;
+pub const BANK_BYTES: u32 = 0x4000;
 /// Bytes after which the other physical bank of a logical one follows: what one of them gives in a cycle.
 const INTERLEAVE: u32 = 16;
 

@@ -26,7 +26,7 @@ mod model;
 mod operand_timing;
 
 pub use assemble::AssembleError;
-pub use bank::share_bank;
+pub use bank::{BANK_BYTES, share_bank};
 pub use decode::{Bundle, DecodeError, Decoded, Value, Values};
 pub use encode::EncodeError;
 pub use listing::Listing;

@@ -388,11 +388,12 @@ impl<'a> Dispatch<'a> {
             let mut before = 0;
             for (number, task) in queue.tasks.iter().enumerate() {
                 let even = before as f64 / total as f64;
-                order.push((task.position.unwrap_or(even), !receives(queue), index, number));
+                order.push((task.position.unwrap_or(even), receives(queue), index, number));
                 before += task.run.words;
             }
         }
-        // Results first: there has to be room for what comes. A channel's own tasks stay in their order.
+        // Operands first: the token of a result that is started behind an operand says that the operand is gone, by which the next phase
+        // may use its descriptors. A channel's own tasks stay in their order.
         order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then((a.2, a.3).cmp(&(b.2, b.3))));
         let mut started = vec![0; shims.len()];
         for (_, _, index, _) in order {

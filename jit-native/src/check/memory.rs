@@ -90,7 +90,8 @@ fn sums(a: &BTreeSet<u32>, b: &BTreeSet<u32>) -> BTreeSet<u32> {
     a.iter().flat_map(|a| b.iter().map(|b| a.wrapping_add(*b) & ADDRESS)).collect()
 }
 
-fn immediate(decoded: &Decoded<'_>, name: &str) -> Option<i64> {
+/// The number that a named operand is.
+pub fn immediate(decoded: &Decoded<'_>, name: &str) -> Option<i64> {
     match decoded.values.get(decoded.instruction.operand(name)?)? {
         Value::Immediate(number) => Some(*number),
         Value::Register(_) => None,

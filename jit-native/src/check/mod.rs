@@ -30,10 +30,12 @@ mod memory;
 mod paths;
 mod program;
 mod registers;
+mod stack;
 
 pub use finding::{Finding, Problem, Severity};
 pub use intent::Intent;
 pub use program::{PROGRAM_BYTES, Program};
+pub use stack::Stack;
 
 use code::Code;
 use paths::Paths;
@@ -50,6 +52,8 @@ pub struct Report {
     pub bytes: usize,
     /// Reads of registers whose values were followed.
     pub reads: usize,
+    /// Its stack; None if it has none.
+    pub stack: Option<Stack>,
 }
 
 impl Report {
@@ -86,7 +90,8 @@ fn run<'p>(program: &'p Program<'p>, intent: Option<&'p Intent>) -> Report {
     }
     let bytes = paths.code.bundles.iter().map(|placed| placed.bytes as usize).sum();
     let reads = paths.sightings.iter().map(|sighting| sighting.port).collect::<std::collections::HashSet<_>>().len();
-    Report { bundles: paths.code.bundles.len(), bytes, reads, findings: paths.into_findings() }
+    let stack = stack::of(&paths);
+    Report { bundles: paths.code.bundles.len(), bytes, reads, stack, findings: paths.into_findings() }
 }
 
 fn units(paths: &mut Paths<'_>) {

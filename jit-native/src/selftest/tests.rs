@@ -4,6 +4,7 @@ use super::*;
 use crate::array::testing::{Device, arch, bytes_of, words_of};
 use crate::core::LoopForm;
 use crate::kernels::FAMILIES;
+use aie_emulator::design::{Design, Problem, Source};
 use aie_emulator::{Loops, Rules};
 use aie_hal::artifact::Digest;
 use rstest::rstest;
@@ -57,6 +58,15 @@ impl Bench {
     }
 }
 
+/// Nothing that silicon would not forgive is in its files.
+fn expect_no_findings(family: &Family, case: &Case, arch: &Arch) {
+    let kernel = (family.build)(&case.node, arch).unwrap();
+    let source = Source::parse(kernel.pdi(), Some(kernel.instructions())).unwrap();
+    let design = Design::read(arch, &source).unwrap();
+    let found: Vec<&Problem> = design.problems.iter().chain(&design.doubts).collect();
+    assert!(found.is_empty(), "{} {}: {found:#?}", arch.name, case.name());
+}
+
 /// The families of a generation, in both forms of loops: the results are the same to the byte. What branches back does so where
 /// hardware loops do not repeat.
 #[rstest]
@@ -73,6 +83,7 @@ fn every_operation_is_right_on_the_emulated_array(#[case] generation: &str) {
         for case in &cases {
             let name = case.name();
             covered.insert(case.node.op.clone());
+            expect_no_findings(family, case, &arch);
             let material = case.material(0).unwrap_or_else(|e| panic!("{name}: {e}"));
             let ran = [&mut hardware, &mut jnz].map(|bench| bench.run(family, case, &material));
             let Material { updated, before, expected, .. } = material;

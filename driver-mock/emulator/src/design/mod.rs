@@ -31,6 +31,7 @@ mod place;
 mod position;
 mod program;
 mod replay;
+mod rings;
 mod routes;
 mod stream;
 mod svg;
@@ -185,7 +186,8 @@ impl Design {
         if let Some(stream) = &stream {
             check.stream(stream);
         }
-        let doubts = arbiters::mutual_waits(&tiles, &routes);
+        let mut doubts = arbiters::mutual_waits(&tiles, &routes);
+        doubts.extend(stream.iter().flat_map(|stream| rings::unfinished(&tiles, &routes, stream)));
         let (arguments, arguments_unknown) = arguments(source);
         Ok(Self {
             arch: arch.name.clone(),

@@ -1,6 +1,9 @@
 //! `ggml-hsa check`: what of a compiled kernel silicon would not forgive, from its files alone.
 //!
-//! The array's side is the reader of designs; the cores' side is the checker that native kernels go through.
+//! The array's side is the reader of designs; the cores' side is the checker that native kernels go through. Where a stack
+//! lies among buffers needs both.
+
+mod stack;
 
 use crate::disassemble::{self, KernelFiles};
 use crate::output::{complain, counted, json, say};
@@ -93,7 +96,7 @@ fn report(arguments: &CheckArguments) -> Result<Report, String> {
         let (programs, rejected) = programs(arch, isa, &source.pdi);
         findings.extend(rejected);
         for (code, cores) in &programs {
-            findings.extend(of_program(isa, code, cores));
+            findings.extend(of_program(&design, isa, code, cores));
         }
         let errors = findings.iter().filter(|found| found.severity == "error").count();
         let warnings = findings.len() - errors;
@@ -141,22 +144,38 @@ fn programs(arch: &Arch, isa: &'static Isa, pdi: &Pdi<'_>) -> (Programs, Option<
     (programs, rejected)
 }
 
-fn of_program(isa: &'static Isa, code: &[u8], cores: &[(u8, u8)]) -> Vec<Found> {
-    let others = cores.len() - 1;
-    let (column, row) = cores[0];
-    let more = if others == 0 { String::new() } else { format!(" and {}", counted(others, "other")) };
-    let findings = check(&Program::new(isa, code)).findings.into_iter();
+fn of_program(design: &Design, isa: &'static Isa, code: &[u8], cores: &[(u8, u8)]) -> Vec<Found> {
+    let checked = check(&Program::new(isa, code));
     let severity = |severity| match severity {
         Severity::Error => Some("error"),
         Severity::Warning => Some("warning"),
         _ => None,
     };
-    let found = findings.filter_map(|finding| {
-        let place = format!("core ({column},{row}){more} at {:#x}", finding.address);
+    let found = checked.findings.into_iter().filter_map(|finding| {
+        let place = format!("{} at {:#x}", place(cores), finding.address);
         let severity = severity(finding.problem.severity())?;
         Some(Found { severity, rule: finding.problem.rule(), place, what: finding.problem.to_string() })
     });
-    found.collect()
+    // Tiles with one program need not have the same buffers.
+    let mut stacks: BTreeMap<(&str, String), Vec<(u8, u8)>> = BTreeMap::new();
+    for core in cores {
+        let found = checked.stack.as_ref().and_then(|stack| stack::finding(design, *core, stack));
+        found.into_iter().for_each(|found| stacks.entry(found).or_default().push(*core));
+    }
+    let stacks = stacks.into_iter().map(|((severity, what), cores)| {
+        let place = place(&cores);
+        Found { severity, rule: "stack", place, what }
+    });
+    found.chain(stacks).collect()
+}
+
+/// As `core (0,2) and 3 others`; there is at least one.
+fn place(cores: &[(u8, u8)]) -> String {
+    let (column, row) = cores[0];
+    match cores.len() - 1 {
+        0 => format!("core ({column},{row})"),
+        others => format!("core ({column},{row}) and {}", counted(others, "other")),
+    }
 }
 
 fn print(report: &Report) {

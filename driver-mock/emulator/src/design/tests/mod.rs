@@ -4,6 +4,7 @@ mod damaged;
 mod drawing;
 mod in_flight;
 mod kernel;
+mod rings;
 mod routing;
 
 use super::*;
