@@ -380,8 +380,6 @@ impl<'a> Dispatch<'a> {
     fn move_arguments(&mut self, phase: &Phase) -> Result<&mut Self, ArrayError> {
         let shims: Vec<&ShimQueue> = phase.shims.values().filter(|queue| !queue.tasks.is_empty()).collect();
         let receives = |queue: &ShimQueue| queue.channel.direction == Direction::StreamToMemory;
-        // Without any result the operands have to be gone.
-        let no_result = !shims.iter().any(|queue| receives(queue));
         let mut order: Vec<(f64, bool, usize, usize)> = Vec::new();
         for (index, queue) in shims.iter().enumerate() {
             let total = queue.tasks.iter().map(|task| task.run.words).sum::<u64>().max(1);
@@ -395,6 +393,11 @@ impl<'a> Dispatch<'a> {
         // Operands first: the token of a result that is started behind an operand says that the operand is gone, by which the next phase
         // may use its descriptors. A channel's own tasks stay in their order.
         order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then((a.2, a.3).cmp(&(b.2, b.3))));
+        // What starts behind the last result no result's token speaks for, so it has one of its own.
+        let last_result = order.iter().rposition(|(_, result, ..)| *result);
+        let is_awaited: Vec<bool> = (0..shims.len())
+            .map(|index| order.iter().rposition(|(_, _, of, _)| *of == index) >= last_result || receives(shims[index]))
+            .collect();
         let mut started = vec![0; shims.len()];
         for (_, _, index, _) in order {
             let queue = shims[index];
@@ -402,14 +405,14 @@ impl<'a> Dispatch<'a> {
             let number = started[index];
             started[index] += 1;
             let last = number + 1 == queue.tasks.len();
-            let awaited = number + own < queue.tasks.len() || (last && (no_result || receives(queue)));
+            let awaited = number + own < queue.tasks.len() || (last && is_awaited[index]);
             if let Some(oldest) = usize::checked_sub(number, own) {
                 let transfer = transfer_of(queue, oldest, own, true);
                 self.writer.wait(&transfer);
             }
             self.writer.transfer(&transfer_of(queue, number, own, awaited))?;
         }
-        for queue in shims.iter().filter(|queue| no_result || receives(queue)) {
+        for (queue, _) in shims.iter().zip(&is_awaited).filter(|(_, is_awaited)| **is_awaited) {
             self.writer.wait(&transfer_of(queue, queue.tasks.len() - 1, 1, true));
         }
         Ok(self)
