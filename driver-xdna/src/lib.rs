@@ -36,6 +36,8 @@ mod device;
 pub mod direct;
 pub mod discovery;
 mod ert;
+#[cfg(test)]
+mod forked;
 pub mod interface;
 mod ioctl_interposer;
 pub mod kernel_dispatch;

@@ -133,7 +133,7 @@ fn close_at_exit(npu: &Arc<OpenNpu>) {
     open.push(Arc::downgrade(npu));
 }
 
-extern "C" fn close_all() {
+pub(crate) extern "C" fn close_all() {
     // A panic must not cross into C, and at this point no one could do anything about one.
     let _ = std::panic::catch_unwind(|| {
         // Threads of a parent may have held the lock when this process was forked, and then it is never released here.

@@ -5,14 +5,16 @@
 //! node is a plain file to a child.
 //!
 //! `AMDXDNA_SIM_FORK=END@N` makes a child of a program that makes none: before its N-th EXEC_CMD, in the thread that makes the call, with
-//! whatever locks the program holds then. The parent waits for the child when it ends itself.
+//! whatever locks the program holds then. With `END@wait:N` it is before the N-th wait for a command instead, for which programs let go of
+//! the locks that would keep a child from what is its parent's. The parent waits for the child when it ends itself.
 
 use crate::libc_functions;
 use crate::node::{Open, ioctl};
 use crate::process::{self, Process};
 use crate::user_access::UserMemory;
 use amdxdna_sys::{
-    Request, RequestCode, amdxdna_drm_destroy_hwctx, amdxdna_drm_exec_cmd, drm_gem_close, drm_syncobj_destroy,
+    Request, RequestCode, amdxdna_drm_destroy_hwctx, amdxdna_drm_exec_cmd, amdxdna_drm_wait_cmd, drm_gem_close,
+    drm_syncobj_destroy, drm_syncobj_timeline_wait,
 };
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
@@ -36,16 +38,35 @@ pub enum End {
     Exec,
 }
 
+/// The calls before one of which a planned child is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Before {
+    /// EXEC_CMD.
+    Submission,
+    /// What waits for a command, on old kernels and new ones.
+    Wait,
+}
+
+impl Before {
+    fn includes(self, request: RequestCode) -> bool {
+        match self {
+            Self::Submission => request == amdxdna_drm_exec_cmd::CODE,
+            Self::Wait => [amdxdna_drm_wait_cmd::CODE, drm_syncobj_timeline_wait::CODE].contains(&request),
+        }
+    }
+}
+
 /// A planned child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fork {
     pub end: End,
-    /// The EXEC_CMD before which it is made, from 1.
+    pub before: Before,
+    /// The call before which it is made, from 1.
     pub at: u64,
 }
 
 impl Fork {
-    /// Reads `exit@N`, `_exit@N` or `exec@N`.
+    /// Reads `exit@N`, `_exit@N` or `exec@N`; the place may be `wait:N`.
     pub fn parse(text: &str) -> Option<Self> {
         let (end, at) = text.split_once('@')?;
         let end = match end {
@@ -54,7 +75,8 @@ impl Fork {
             "exec" => End::Exec,
             _ => return None,
         };
-        Some(Self { end, at: at.parse().ok().filter(|at| *at > 0)? })
+        let (before, at) = at.strip_prefix("wait:").map_or((Before::Submission, at), |at| (Before::Wait, at));
+        Some(Self { end, before, at: at.parse().ok().filter(|at| *at > 0)? })
     }
 }
 
@@ -140,12 +162,12 @@ pub unsafe fn ask(process: &Process, fd: i32, request: u64, address: u64) -> Opt
     })
 }
 
-/// How the child ends that is planned for this call, if `request` is the EXEC_CMD that one is planned for.
+/// How the child ends that is planned for this call, if one is.
 pub fn planned(process: &Process, fd: i32, request: u64) -> Option<End> {
-    static COMMANDS: AtomicU64 = AtomicU64::new(0);
-    let fork = process.settings.fork.filter(|_| RequestCode(request as u32) == amdxdna_drm_exec_cmd::CODE)?;
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let fork = process.settings.fork.filter(|fork| fork.before.includes(RequestCode(request as u32)))?;
     process.descriptors.get(fd)?;
-    (COMMANDS.fetch_add(1, Ordering::Relaxed) + 1 == fork.at).then_some(fork.end)
+    (CALLS.fetch_add(1, Ordering::Relaxed) + 1 == fork.at).then_some(fork.end)
 }
 
 /// Makes the planned child, which ends so.
@@ -211,11 +233,14 @@ mod tests {
     use rstest::rstest;
 
     #[rstest]
-    #[case("exit@1", Some(Fork { end: End::Exit, at: 1 }))]
-    #[case("_exit@20", Some(Fork { end: End::ExitNow, at: 20 }))]
-    #[case("exec@3", Some(Fork { end: End::Exec, at: 3 }))]
+    #[case("exit@1", Some(Fork { end: End::Exit, before: Before::Submission, at: 1 }))]
+    #[case("_exit@20", Some(Fork { end: End::ExitNow, before: Before::Submission, at: 20 }))]
+    #[case("exec@3", Some(Fork { end: End::Exec, before: Before::Submission, at: 3 }))]
+    #[case("exit@wait:4", Some(Fork { end: End::Exit, before: Before::Wait, at: 4 }))]
     #[case("exit", None)]
     #[case("exit@0", None)]
+    #[case("exit@wait:0", None)]
+    #[case("exit@wait", None)]
     #[case("vfork@1", None)]
     fn planned_children_are_read(#[case] text: &str, #[case] expected: Option<Fork>) {
         assert_eq!(Fork::parse(text), expected);

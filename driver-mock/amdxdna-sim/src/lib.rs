@@ -26,7 +26,7 @@
 //! | `AMDXDNA_SIM_RECORD` | file for the stream of calls, see `stream` | none |
 //! | `AMDXDNA_SIM_REPLAY` | stream of calls to compare with; a difference is printed and makes the exit code 3 | none |
 //! | `AMDXDNA_SIM_ROOT` | folder for the simulated files, which stays | a temporary one |
-//! | `AMDXDNA_SIM_FORK` | `exit@N`, `_exit@N`, `exec@N`: forks before the N-th EXEC_CMD a child that ends so | none |
+//! | `AMDXDNA_SIM_FORK` | `exit@N`, `_exit@N`, `exec@N`: forks before the N-th EXEC_CMD a child that ends so; with `wait:N` before the N-th wait for a command | none |
 //! | `AMDXDNA_SIM_LOG` | `1` logs every call to standard error | `0` |
 //!
 //! Defects: `kfd=missing`, `kfd=forbidden`, `node=missing`, `node=forbidden`, `pci=DEVICE:REVISION` (hexadecimal),

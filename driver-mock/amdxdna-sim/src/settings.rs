@@ -144,7 +144,7 @@ impl Settings {
                 None => None,
                 Some(text) => {
                     let fork = Fork::parse(&text);
-                    let why = || format!("`{text}` is none of exit@N, _exit@N and exec@N, with N from 1");
+                    let why = || format!("`{text}` is none of exit@N, _exit@N and exec@N, with N or wait:N, from 1");
                     Some(fork.ok_or_else(|| wrong("FORK", why()))?)
                 }
             },
