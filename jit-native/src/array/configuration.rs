@@ -5,9 +5,8 @@
 //! connected. The cores are enabled last. DMA tasks are not started: that is the dispatch's.
 //!
 //! Whether firmware clears the array for a PDI that follows another one is not known, and circuits of an old configuration are known to
-//! stay where it does not (mlir-aie issue 3578): they would take the words of new ones, for which nobody waits there. So beyond
-//! what mlir-aie writes, channels of mem tiles are reset, too, and in all tiles that words pass every port that is not used lets
-//! none through.
+//! stay where it does not (mlir-aie issue 3578): they would take words of new ones to where nothing takes them. So beyond what mlir-aie
+//! writes, channels of mem tiles are reset, too, and in all tiles that words pass every port that is not used lets none through.
 
 use super::error::ArrayError;
 use super::grid::Grid;
