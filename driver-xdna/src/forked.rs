@@ -1,10 +1,11 @@
 //! What a child that continues after `fork` without `exec` does with its copies: nothing that its parent would notice, and nothing that waits
-//! for a thread or a lock that only its parent has. Each guard alone: in whole programs the outermost hides the others.
+//! for a thread or a lock that only its parent has. Guard by guard: in whole programs the outermost hides the others. Not tried
+//! here is a child that opens an NPU again, and one that ends a session of ROCR.
 
 use crate::accel::node::Node;
-use crate::agent::{AgentError, AgentInfo, AgentStatus};
+use crate::agent::{AT_EXIT_LIMIT, AgentError, AgentInfo, AgentStatus};
 use crate::cpu_agent::rig::{JOURNAL, Rig, run, writes};
-use crate::npu::close_all;
+use crate::npu::{OPEN, close_all};
 use amdxdna_sys::amdxdna_drm_create_bo;
 use std::time::{Duration, Instant};
 
@@ -102,6 +103,20 @@ fn the_exit_handler_of_a_child_closes_nothing() {
         close_all();
         rig.agent.contexts() == [1] && rig.npu.array.lost().is_none()
     });
+    assert_eq!(end, End::True);
+}
+
+/// A thread that only the parent has may hold the lock for ever.
+#[test]
+fn the_exit_handler_of_a_child_waits_for_no_lock() {
+    let rig = rig();
+    let open = OPEN.lock();
+    let end = in_child(|| {
+        let begun = Instant::now();
+        close_all();
+        begun.elapsed() < AT_EXIT_LIMIT / 2
+    });
+    drop((open, rig));
     assert_eq!(end, End::True);
 }
 

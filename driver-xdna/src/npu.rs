@@ -116,7 +116,7 @@ impl OpenNpu {
 }
 
 /// The NPUs to close at the end of the process.
-static OPEN: Mutex<Vec<Weak<OpenNpu>>> = Mutex::new(Vec::new());
+pub(crate) static OPEN: Mutex<Vec<Weak<OpenNpu>>> = Mutex::new(Vec::new());
 /// The process that opened the first.
 static OWNER: OnceLock<OwningProcess> = OnceLock::new();
 

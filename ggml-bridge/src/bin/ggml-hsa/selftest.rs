@@ -35,8 +35,8 @@ use std::time::{Duration, Instant};
   ggml-hsa selftest --device 'mock:aie2?fault=garbage@3'       what a wrong result looks like
   ggml-hsa selftest --forget                         drop what is known of an NPU
 
-Families whose streams start rings in mem tiles come behind those of cores alone, and behind one that hung none is tried. A result that is right only when it is read again,
-but for its last 64 bytes, counts as right, with a warning.
+Families whose streams start rings in mem tiles come behind those of cores alone, and behind one that hung none is tried. A result that
+is right only when it is read again, but for its last 64 bytes, counts as right, with a warning.
 
 On an NPU the outcome is kept in the kernel cache. llama.cpp uses the families that are right; what was wrong or hung stays out of
 use, with a warning, until the firmware, the kernel with its driver or the library changes, or this command finds it right.

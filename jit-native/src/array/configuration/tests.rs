@@ -84,7 +84,7 @@ fn tiles_are_cleared_of_what_others_have_left() {
     array.stream(Channel::send(shim, 0), [Channel::receive(mem, 1)]).unwrap();
     array.stream(Channel::send(mem, 2), [Channel::receive(core, 0)]).unwrap();
     let found = text(array.finish().unwrap().pdi());
-    let (cleared, others): (Vec<_>, Vec<_>) = found.iter().partition(|line| is_clearing(line));
+    let cleared: Vec<&String> = found.iter().filter(|line| is_clearing(line)).collect();
     let of = |pattern: &str| found.iter().filter(|line| line.starts_with(pattern)).count();
     // Six channels each way, in reset and out of it.
     assert_eq!(of("M 001a06"), 24);
@@ -93,7 +93,6 @@ fn tiles_are_cleared_of_what_others_have_left() {
     let place = |line: &str| found.iter().position(|found| found == line).unwrap();
     let lock = place("W 001c0050 00000001");
     assert!(cleared.iter().all(|line| place(line) < lock));
-    assert!(others.contains(&&"W 001c0050 00000001".to_owned()));
 }
 
 /// How lines begin that write a master port.
