@@ -1,31 +1,36 @@
 //! What cannot work as it is configured.
 //!
 //! Only what is certain from the configuration alone is named: words that are routed into nothing, descriptors that a channel
-//! would stop at, tokens that are never sent or not waited for, queues that overflow, ports without a wire, code that is none.
+//! would stop at, tokens that are never sent or not waited for, queues that overflow, ports without a wire, locks that cannot hold a
+//! value, clocks that are switched off, code that is none.
 
 use super::Problem;
 use super::descriptor::{Address, Descriptor, Owner};
-use super::in_flight::InFlight;
+use super::in_flight::{InFlight, QUEUE};
+use super::place::COLUMN_CLOCK;
 use super::position::Position;
 use super::routes::{Place, Route};
 use super::stream::{Action, Stream};
+use super::switch::PacketMaster;
 use super::tile::{ChannelId, Task, Tile, has_descriptor, has_lock, neighbour};
 use aie_hal::Arch;
 use aie_hal::format::dma_channel::Direction;
+use aie_hal::format::instructions::ARRAY_OFFSET;
 use aie_hal::format::register::TileKind;
 use aie_hal::format::stream_switch::StreamSwitch;
 use std::collections::BTreeMap;
 
-/// Tasks that a channel takes without running them.
-const QUEUE: usize = 4;
 /// Arbiters of a switch (mlir-aie's target model).
 const ARBITERS: u8 = 6;
+/// What fits into the six bits of a lock.
+const LOCK_MAX: u32 = 63;
 
 pub(super) struct Check<'a> {
     pub arch: &'a Arch,
     pub tiles: &'a BTreeMap<(u8, u8), Tile>,
     pub routes: &'a [Route],
     pub problems: &'a mut Vec<Problem>,
+    pub doubts: &'a mut Vec<Problem>,
 }
 
 impl Check<'_> {
@@ -46,11 +51,14 @@ impl Check<'_> {
                 self.add(position, what);
             }
             self.switch(tile);
+            for register in &tile.registers {
+                self.register(position, register.offset, u32::MAX, register.value);
+            }
             for channel in &tile.channels {
                 for task in &channel.tasks {
                     self.task(tile.position, channel.id, task, |id| tile.descriptor(id).cloned());
                 }
-                let lost = channel.tasks.len().saturating_sub(QUEUE + 1);
+                let lost = channel.tasks.len().saturating_sub(QUEUE);
                 if lost > 0 && channel.tasks[0].endless {
                     self.add(position, format!("{} {lost} tasks behind an endless one are lost", name(channel.id)));
                 }
@@ -86,6 +94,11 @@ impl Check<'_> {
                     Action::Descriptor { tile, descriptor } => {
                         known.insert((tile.column, tile.row, descriptor.id), descriptor.clone());
                     }
+                    Action::AddressPatch { tile, descriptor: Some(id), argument, byte, .. } => {
+                        if let Some(descriptor) = known.get_mut(&(tile.column, tile.row, *id)) {
+                            descriptor.address = Address::Argument { argument: *argument, byte: *byte };
+                        }
+                    }
                     // What it makes of the descriptor is in the task that uses it.
                     Action::DescriptorWord { tile, descriptor, .. } => {
                         known.remove(&(tile.column, tile.row, *descriptor));
@@ -119,6 +132,14 @@ impl Check<'_> {
                             self.problems.push(Problem { tile: None, what });
                         }
                     }
+                    Action::Lock { tile, lock, value } if *value > LOCK_MAX => {
+                        let index = step.index;
+                        self.add(
+                            *tile,
+                            format!("operation {index} sets lock {lock} to {value}: a lock holds 0 to {LOCK_MAX}"),
+                        );
+                    }
+                    Action::Register { tile, offset, mask, value, .. } => self.register(*tile, *offset, *mask, *value),
                     Action::Outside { address } => self.problems.push(outside(self.arch, *address)),
                     _ => {}
                 }
@@ -126,6 +147,13 @@ impl Check<'_> {
         }
         for ((column, row), what) in in_flight.tokens_left() {
             self.problems.push(Problem { tile: Position::new(self.arch, column, row), what });
+        }
+    }
+
+    /// Clocks are on when a partition is made (npu1), and no firmware is known to switch them on again.
+    fn register(&mut self, tile: Position, offset: u32, mask: u32, value: u32) {
+        if tile.kind == TileKind::Shim && offset == COLUMN_CLOCK && mask & !value & 1 != 0 {
+            self.add(tile, "the clock of its column is switched off, and nothing there moves".into());
         }
     }
 
@@ -137,6 +165,13 @@ impl Check<'_> {
             let what: Vec<String> =
                 unwired.map(|master| format!("its switch has no wire from {} to {master}", circuit.slave)).collect();
             what.into_iter().for_each(|what| self.add(tile.position, what));
+        }
+        for rule in &tile.switch.rules {
+            let unwired = rule.masters.iter().filter(|master| !switch.has_wire(rule.slave, master.port));
+            let what = unwired.map(|PacketMaster { port, .. }| {
+                format!("its switch has no wire for packets from {} to {port}", rule.slave)
+            });
+            what.for_each(|what| self.add(tile.position, what));
         }
         for rule in tile.switch.rules.iter().filter(|rule| rule.arbiter >= ARBITERS) {
             let (arbiter, slave) = (rule.arbiter, rule.slave);
@@ -159,6 +194,24 @@ impl Check<'_> {
             }
             if tile.kind == TileKind::Mem && channel.channel.is_multiple_of(2) != (*id < 24) {
                 self.add(tile, format!("{on}: even channels have BDs 0 to 23, odd ones 24 to 47"));
+            }
+            if let Address::Host { byte } = descriptor.address
+                && byte < ARRAY_OFFSET
+            {
+                self.add(tile, format!("{on}, whose address {byte:#x} is nothing: the host's memory begins at {ARRAY_OFFSET:#x}, and no operation puts an argument's there"));
+            }
+            if tile.kind == TileKind::Shim
+                && channel.direction == Direction::MemoryToStream
+                && descriptor.iteration.is_some()
+                && descriptor.dimensions.is_empty()
+            {
+                let what = format!(
+                    "{on}, an iteration over single lines: it timed out on npu1, 30 times of 30; a dimension does the same"
+                );
+                let doubt = Problem { tile: Some(tile), what };
+                if !self.doubts.contains(&doubt) {
+                    self.doubts.push(doubt);
+                }
             }
             self.memory(tile, &on, &descriptor);
             for lock in [descriptor.acquire, descriptor.release].into_iter().flatten() {

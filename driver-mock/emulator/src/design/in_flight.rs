@@ -12,7 +12,7 @@ use super::tile::{ChannelId, Task};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Tasks that a channel holds, the one that it runs included, before a push is lost.
-const QUEUE: usize = 4;
+pub(super) const QUEUE: usize = 4;
 
 /// A task that may not have ended.
 struct Pushed {

@@ -181,12 +181,12 @@ impl Design {
             let what = format!("there are more than {} routes; the others are left out", routes.len());
             problems.push(Problem { tile: None, what });
         }
-        let mut check = Check { arch, tiles: &tiles, routes: &routes, problems: &mut problems };
+        let mut doubts = arbiters::mutual_waits(&tiles, &routes);
+        let mut check = Check { arch, tiles: &tiles, routes: &routes, problems: &mut problems, doubts: &mut doubts };
         check.configuration();
         if let Some(stream) = &stream {
             check.stream(stream);
         }
-        let mut doubts = arbiters::mutual_waits(&tiles, &routes);
         doubts.extend(stream.iter().flat_map(|stream| rings::unfinished(&tiles, &routes, stream)));
         let (arguments, arguments_unknown) = arguments(source);
         Ok(Self {

@@ -184,6 +184,9 @@ const MEM: Names = &[
     (0xF_FF10, 1, 4, "module reset control"),
 ];
 
+/// Bit 0 is the clock of a column, in its shim tile.
+pub(super) const COLUMN_CLOCK: u32 = 0xF_FF20;
+
 const SHIM: Names = &[
     (0x1_4100, 6, 4, "lock event selection"),
     (0x1_4120, 1, 4, "lock overflow"),
@@ -201,7 +204,7 @@ const SHIM: Names = &[
     (0x4_0000, 0x1000, 4, "lock request"),
     (0xF_FF00, 2, 4, "module clock control"),
     (0xF_FF10, 2, 4, "module reset control"),
-    (0xF_FF20, 1, 4, "column clock control"),
+    (COLUMN_CLOCK, 1, 4, "column clock control"),
     (0xF_FF28, 1, 4, "column reset control"),
 ];
 

@@ -112,8 +112,8 @@ pub enum Action {
         tile: Position,
         /// The lock.
         lock: u8,
-        /// Its value.
-        value: u8,
+        /// What is written; a lock keeps six bits of it.
+        value: u32,
     },
     /// Writes words of data memory, as run-time parameters are.
     Memory {
@@ -267,7 +267,7 @@ fn write(replay: &mut Replay<'_>, address: u64, mask: u32, value: u32) -> Result
     Ok(match place {
         Place::Memory(byte) => Action::Memory { tile, byte, words: vec![word] },
         Place::Program(address) => Action::Program { tile, address, bytes: 4 },
-        Place::Lock(lock) => Action::Lock { tile, lock, value: (word & 0x3F) as u8 },
+        Place::Lock(lock) => Action::Lock { tile, lock, value: word },
         Place::Descriptor { id, word } => Action::DescriptorWord { tile, descriptor: id, word, mask, value },
         Place::TaskQueue(channel) => {
             let written = replay.tile(tile);

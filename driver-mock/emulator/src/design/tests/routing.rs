@@ -135,14 +135,14 @@ fn through_one_arbiter(ends: [(u8, u8); 2]) -> Maker {
     // The second shim's join those of the first.
     let slot = PacketSlot { id: 1, mask: 31, arbiter: 0, msel: 0 };
     maker.packets((0, 0), Port::East(0), 0, slot, &[Port::North(0)]);
+    maker.circuit((0, 1), Port::South(0), Port::North(0));
     for (id, (row, channel)) in (0..).zip(ends) {
         let slot = PacketSlot { id, mask: 31, arbiter: 1 + id, msel: 0 };
-        maker.packets((0, 1), Port::South(0), id, slot, &[Port::North(id)]);
         // The first core's row is where both come; what is for the other goes on.
-        if row == 2 {
-            maker.circuit((0, 2), Port::South(id), Port::Dma(channel));
-        } else {
-            maker.circuit((0, 2), Port::South(id), Port::North(0)).circuit((0, 3), Port::South(0), Port::Dma(channel));
+        let end = if row == 2 { Port::Dma(channel) } else { Port::North(0) };
+        maker.packets((0, 2), Port::South(0), id, slot, &[end]);
+        if row != 2 {
+            maker.circuit((0, 3), Port::South(0), Port::Dma(channel));
         }
     }
     maker
