@@ -137,12 +137,12 @@ pub struct Estimate {
 pub struct CostModel {
     /// Creating a hardware context, in nanoseconds.
     pub context_create_ns: u64,
-    /// Switching to a context, per column, in nanoseconds.
-    pub context_switch_ns_per_column: u64,
+    /// Switching to a context, per column, in nanoseconds. It grows with what the PDIs configure.
+    pub context_switch_ns_per_column: Estimate,
     /// One chain without any work, in nanoseconds.
-    pub chain_ns: u64,
+    pub chain_ns: Estimate,
     /// Each further command in a chain, in nanoseconds.
-    pub command_ns: u64,
+    pub command_ns: Estimate,
     /// One operation of an instruction stream (a write, a block write, a push to a task queue), in nanoseconds. The command
     /// processor executes them one after the other.
     pub operation_ns: Estimate,
@@ -208,6 +208,7 @@ impl CostModel {
     pub fn slow_dispatch_ns(&self, operations: u64, traffic: Traffic) -> u64 {
         let bytes = with_gaps(traffic, self.ddr_piece_bytes.high);
         self.command_ns
+            .high
             .saturating_add(self.operation_ns.high.saturating_mul(operations))
             .saturating_add(Self::transfer_ns(bytes, self.ddr_bytes_per_second.low))
     }

@@ -1,10 +1,11 @@
 //! The costs of the arch files beside times that others measured on silicon.
 //!
 //! A time is what the emulated array takes for the same program, or nothing where only operations of a stream were counted, and
-//! the operations at the cost of one. The measured time has to be within the range of the published costs, and not further from what
+//! the operations at the cost of one. Submissions and changes of context have nothing else in them. The measured time has to be within the range of the published costs, and not further from what
 //! is expected than a factor.
 
 use aie_hal::ArchRegistry;
+use aie_hal::arch::{CostModel, Estimate};
 use rstest::rstest;
 
 /// How far a measured time may be outside of the range: emulated cycles have no memory latency and no bank conflicts.
@@ -38,14 +39,44 @@ fn times_are_those_that_others_measured(
     #[case] emulated_us: f64,
     #[case] measured_us: f64,
 ) {
+    check(arch, measured_us, |cost, end| emulated_us + (operations * end(cost.operation_ns)) as f64 / 1e3);
+}
+
+// Microseconds for each of so many dispatches in one chain, of programs that do next to nothing.
+#[rstest]
+#[case::alone_8700g("aie2", 1, 108.0)]
+#[case::alone_vitis_ai("aie2", 1, 90.0)]
+#[case::list_of_64_8700g("aie2", 64, 36.7)]
+#[case::alone_strix_halo("aie2p", 1, 59.0)]
+#[case::chain_of_32_strix_halo("aie2p", 32, 22.5)]
+#[case::alone_rocr("aie2p", 1, 90.0)]
+#[case::chain_of_32_rocr("aie2p", 32, 39.0)]
+fn submissions_take_what_others_measured(#[case] arch: &str, #[case] commands: u64, #[case] measured_us: f64) {
+    check(arch, measured_us, |cost, end| {
+        let ns = end(cost.chain_ns) + (commands - 1) * end(cost.command_ns);
+        ns as f64 / 1e3 / commands as f64
+    });
+}
+
+// A change to a context whose programs take the whole array.
+#[rstest]
+#[case::whole_array_8700g("aie2", 1_300.0)]
+#[case::programs_of_32_cores_strix_halo("aie2p", 1_100.0)]
+#[case::products_on_eight_columns("aie2p", 2_400.0)]
+fn switches_take_what_others_measured(#[case] arch: &str, #[case] measured_us: f64) {
+    let columns = ArchRegistry::builtin().get(arch).unwrap().array.columns as u64;
+    check(arch, measured_us, |cost, end| (columns * end(cost.context_switch_ns_per_column)) as f64 / 1e3);
+}
+
+/// Microseconds by the costs at one of their ends, beside what was measured.
+fn check(arch: &str, measured_us: f64, time: impl Fn(&CostModel, fn(Estimate) -> u64) -> f64) {
     let cost = &ArchRegistry::builtin().get(arch).unwrap().cost;
-    let time = |operation_ns: u64| emulated_us + (operations * operation_ns) as f64 / 1e3;
-    let (fastest, expected, slowest) =
-        (time(cost.operation_ns.low), time(cost.operation_ns.expected), time(cost.operation_ns.high));
+    let (fastest, slowest) = (time(cost, |value| value.low), time(cost, |value| value.high));
     assert!(
         measured_us > fastest / MARGIN && measured_us < slowest * MARGIN,
         "measured {measured_us} us, by the costs {fastest} to {slowest}"
     );
+    let expected = time(cost, |value| value.expected);
     let ratio = expected / measured_us;
     assert!(ratio < FACTOR && ratio > 1.0 / FACTOR, "expected {expected} us, measured {measured_us}");
 }

@@ -30,7 +30,7 @@
 //! | `AMDXDNA_SIM_LOG` | `1` logs every call to standard error | `0` |
 //!
 //! Defects: `kfd=missing`, `kfd=forbidden`, `node=missing`, `node=forbidden`, `pci=DEVICE:REVISION` (hexadecimal),
-//! `firmware=A.B.C.D`, `heap=BYTES` (how much of the 64 MiB device heap can be handed out), `contexts=N`, `holder=PID` (that process has all
+//! `firmware=A.B.C.D`, `heap=BYTES` (how much of the 64 MiB device heap can be handed out), `contexts=N`, `pdis=N` (PDIs of a context that work; a command of another never signals), `hung=dead` (a context runs no more after a job has hung), `holder=PID` (that process has all
 //! contexts), `iommu=off` and `iommu=passthrough` (no shared virtual addressing), `addresses=iova` (the driver's `force_iova`: device addresses are not the
 //! pointers), `wait=cmd`, `wait=syncobj` and `wait=none` (how a program can wait, instead of what the kernel has).
 //!

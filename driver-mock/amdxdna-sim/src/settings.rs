@@ -10,8 +10,8 @@ use std::sync::Arc;
 /// The variables and their values, for messages.
 pub const VARIABLES: &str = "AMDXDNA_SIM_DEVICES (comma list of ARCH or ARCH@PCIADDRESS, or host), AMDXDNA_SIM_KERNEL (legacy, \
                              6.14, 6.18 or 7.2), AMDXDNA_SIM_ROOT, AMDXDNA_SIM_MACHINE (comma list of kfd=missing, kfd=forbidden, \
-                             node=missing, node=forbidden, pci=DEVICE:REVISION, firmware=A.B.C.D, heap=BYTES, contexts=N, \
-                             holder=PID, iommu=off, iommu=passthrough, addresses=iova, wait=cmd, wait=syncobj, wait=none), \
+                             node=missing, node=forbidden, pci=DEVICE:REVISION, firmware=A.B.C.D, heap=BYTES, contexts=N, pdis=N, \
+                             holder=PID, hung=dead, iommu=off, iommu=passthrough, addresses=iova, wait=cmd, wait=syncobj, wait=none), \
                              AMDXDNA_SIM_FAULTS, AMDXDNA_SIM_FORK (exit@N, _exit@N or exec@N), AMDXDNA_SIM_REPORT, AMDXDNA_SIM_RECORD, AMDXDNA_SIM_REPLAY, AMDXDNA_SIM_LOG=1";
 
 /// The value of `AMDXDNA_SIM_DEVICES` that stands for the host's own devices.
@@ -49,6 +49,10 @@ pub struct Machine {
     /// Bytes of the device heap that can be handed out.
     pub heap: Option<usize>,
     pub contexts: Option<usize>,
+    /// PDIs of a context that work: commands of others never signal.
+    pub pdis: Option<usize>,
+    /// Whether a context in which a job has hung stays dead.
+    pub hung_stays_dead: bool,
     /// The process that holds all contexts.
     pub holder: Option<i64>,
     pub iommu: Iommu,
@@ -249,6 +253,8 @@ fn read_machine(text: &str) -> Result<Machine, String> {
                 });
             }
             "holder" => machine.holder = Some(value.parse().map_err(|_| wrong())?),
+            "hung" if value == "dead" => machine.hung_stays_dead = true,
+            "pdis" => machine.pdis = Some(value.parse().map_err(|_| wrong())?),
             "contexts" => machine.contexts = Some(value.parse().map_err(|_| wrong())?),
             _ => return Err(wrong()),
         }
@@ -275,7 +281,7 @@ mod tests {
     #[test]
     fn devices_and_defects_are_read() {
         let devices = "aie2p,aie2@0000:0a:00.2";
-        let machine = "kfd=forbidden,node=missing,pci=17f9:0a,firmware=1.0.2.3,heap=65536,contexts=3,holder=77,iommu=off,\
+        let machine = "kfd=forbidden,node=missing,pci=17f9:0a,firmware=1.0.2.3,heap=65536,contexts=3,pdis=1,hung=dead,holder=77,iommu=off,\
                        addresses=iova,wait=none";
         let variables = [("DEVICES", devices), ("MACHINE", machine), ("KERNEL", "7.2"), ("LOG", "1")];
         let settings = Settings::of(&variables).unwrap();
@@ -289,6 +295,8 @@ mod tests {
             firmware: Some([1, 0, 2, 3]),
             heap: Some(65536),
             contexts: Some(3),
+            pdis: Some(1),
+            hung_stays_dead: true,
             holder: Some(77),
             iommu: Iommu::Off,
             iova: true,

@@ -32,13 +32,13 @@ impl VirtualClock {
 
     /// Another context of `columns` columns becomes active.
     pub fn switch_context(&mut self, columns: usize) {
-        self.pass(self.cost.context_switch_ns_per_column.saturating_mul(columns as u64));
+        self.pass(self.cost.context_switch_ns_per_column.expected.saturating_mul(columns as u64));
     }
 
     /// A chain of `commands` commands that moves `bytes` runs.
     pub fn run_chain(&mut self, commands: usize, bytes: u64) {
         let further = (commands as u64).saturating_sub(1);
-        self.pass(self.cost.chain_ns.saturating_add(self.cost.command_ns.saturating_mul(further)));
+        self.pass(self.cost.chain_ns.expected.saturating_add(self.cost.command_ns.expected.saturating_mul(further)));
         self.move_bytes(bytes);
     }
 
@@ -67,9 +67,9 @@ mod tests {
     fn clock() -> VirtualClock {
         VirtualClock::new(CostModel {
             context_create_ns: 35_000_000,
-            context_switch_ns_per_column: 360_000,
-            chain_ns: 50_000,
-            command_ns: 30_000,
+            context_switch_ns_per_column: Estimate::exactly(360_000),
+            chain_ns: Estimate::exactly(50_000),
+            command_ns: Estimate::exactly(30_000),
             operation_ns: Estimate { low: 86, expected: 190, high: 420 },
             ddr_bytes_per_second: Estimate { low: 45_000_000_000, expected: 50_000_000_000, high: 57_000_000_000 },
             ddr_piece_bytes: Estimate::exactly(256),

@@ -115,13 +115,16 @@ fn charges_creation_switches_chains_and_bytes() {
     assert_eq!(npu.elapsed_ns(), expected);
     // The first context that runs has nothing to switch from.
     npu.submit_chain(a, &[COMMAND]).unwrap();
-    expected += cost.chain_ns;
+    expected += cost.chain_ns.expected;
     assert_eq!(npu.elapsed_ns(), expected);
     npu.submit_chain(b, &[ChainCommand { bytes: cost.ddr_bytes_per_second.expected, ..COMMAND }; 3]).unwrap();
-    expected += 8 * cost.context_switch_ns_per_column + cost.chain_ns + 2 * cost.command_ns + 3_000_000_000;
+    expected += 8 * cost.context_switch_ns_per_column.expected
+        + cost.chain_ns.expected
+        + 2 * cost.command_ns.expected
+        + 3_000_000_000;
     assert_eq!(npu.elapsed_ns(), expected);
     npu.submit_chain(b, &[COMMAND]).unwrap();
-    expected += cost.chain_ns;
+    expected += cost.chain_ns.expected;
     npu.charge_watchdog();
     assert_eq!(npu.elapsed_ns(), expected + WATCHDOG_NS);
     let counts = npu.counts();

@@ -51,14 +51,21 @@ struct Costs {
     piece_bytes: u64,
     clock_mhz: u64,
     operation_ns: u64,
+    chain_ns: u64,
+    command_ns: u64,
 }
 
 impl Costs {
     fn of(arch: &Arch, rate: fn(Estimate) -> u64, time: fn(Estimate) -> u64) -> Self {
         let cost = &arch.cost;
-        let (bytes_per_second, clock_mhz) = (rate(cost.ddr_bytes_per_second), rate(cost.clock_mhz));
-        let (piece_bytes, operation_ns) = (time(cost.ddr_piece_bytes), time(cost.operation_ns));
-        Self { bytes_per_second, piece_bytes, clock_mhz, operation_ns }
+        Self {
+            bytes_per_second: rate(cost.ddr_bytes_per_second),
+            piece_bytes: time(cost.ddr_piece_bytes),
+            clock_mhz: rate(cost.clock_mhz),
+            operation_ns: time(cost.operation_ns),
+            chain_ns: time(cost.chain_ns),
+            command_ns: time(cost.command_ns),
+        }
     }
 
     /// Multiply-accumulates of bf16 that all cores do in a nanosecond.
@@ -89,7 +96,7 @@ impl Prediction {
         let expected = Costs::of(arch, |range| range.expected, |range| range.expected);
         for operation in operations.iter_mut().filter(|operation| operation.array > 0) {
             let (memory, arithmetic) = expected.kernel_ns(operation, arch);
-            operation.predicted_ns = Some(memory.max(arithmetic) + (operation.array * arch.cost.command_ns) as f64);
+            operation.predicted_ns = Some(memory.max(arithmetic) + (operation.array * expected.command_ns) as f64);
         }
         Self { fastest_ns, slowest_ns, ..Self::by(operations, submitted, arch, expected) }
     }
@@ -104,8 +111,8 @@ impl Prediction {
             found.kernels_ns += memory.max(arithmetic);
         }
         found.operations_ns = (executed * costs.operation_ns) as f64;
-        found.chains_ns = (chains as u64 * arch.cost.chain_ns) as f64;
-        found.commands_ns = (places.saturating_sub(chains as u64) * arch.cost.command_ns) as f64;
+        found.chains_ns = (chains as u64 * costs.chain_ns) as f64;
+        found.commands_ns = (places.saturating_sub(chains as u64) * costs.command_ns) as f64;
         found.total_ns = found.kernels_ns + found.operations_ns + found.chains_ns + found.commands_ns;
         found
     }
@@ -126,11 +133,11 @@ mod tests {
         let found = Prediction::of(&mut operations, submitted, &arch);
         let expected = (1100.0, 105.0, 1000.0);
         assert_eq!((found.kernels_ns.round(), found.memory_ns.round(), found.arithmetic_ns.round()), expected);
-        assert_eq!((found.chains_ns, found.commands_ns, found.operations_ns), (180e3, 60e3, 14_500.0));
-        assert_eq!(found.total_ns.round(), 255_600.0);
+        assert_eq!((found.chains_ns, found.commands_ns, found.operations_ns), (110e3, 72e3, 14_500.0));
+        assert_eq!(found.total_ns.round(), 197_600.0);
         // 128 * 16 * 1.8 and 0.8 multiply-accumulates; 97 and 195 ns an operation; 26.8 and 15 bytes.
-        assert_eq!((found.fastest_ns.round(), found.slowest_ns.round()), (250_689.0, 261_679.0));
-        assert_eq!((operations[0].predicted_ns, operations[1].predicted_ns), (Some(60_100.0), None));
+        assert_eq!((found.fastest_ns.round(), found.slowest_ns.round()), (155_089.0, 275_079.0));
+        assert_eq!((operations[0].predicted_ns, operations[1].predicted_ns), (Some(72_100.0), None));
         // What a kernel reads several times, in pieces that cost 128 bytes each, takes as long.
         operations[0].traffic = Some(Traffic { bytes: 26_800, pieces: 10 });
         let found = Prediction::of(&mut operations, submitted, &arch);

@@ -134,6 +134,9 @@ fn check_limits(arch: &Arch) -> Result<(), ContradictionError> {
 
 fn check_cost(cost: &CostModel) -> Result<(), ContradictionError> {
     for (key, value) in [
+        ("context_switch_ns_per_column", cost.context_switch_ns_per_column),
+        ("chain_ns", cost.chain_ns),
+        ("command_ns", cost.command_ns),
         ("operation_ns", cost.operation_ns),
         ("ddr_bytes_per_second", cost.ddr_bytes_per_second),
         ("ddr_piece_bytes", cost.ddr_piece_bytes),

@@ -29,8 +29,8 @@ pub fn of(cost: &CostModel, given: Given) -> [Costs; 3] {
         bytes_per_second: given.bytes_per_second.unwrap_or(rate(cost.ddr_bytes_per_second)),
         piece_bytes: time(cost.ddr_piece_bytes),
         operation_ns: given.operation_ns.unwrap_or(time(cost.operation_ns)),
-        chain_ns: cost.chain_ns,
-        command_ns: cost.command_ns,
+        chain_ns: time(cost.chain_ns),
+        command_ns: time(cost.command_ns),
     };
     [at(|e| e.low, |e| e.high), at(|e| e.expected, |e| e.expected), at(|e| e.high, |e| e.low)]
 }

@@ -43,6 +43,13 @@ impl Device {
             written.aborted();
             return JobResult::Ended { ns: 0 };
         }
+        let works = |command: &Command| device.pdis.is_none_or(|pdis| command.unit < pdis);
+        if let Some(command) = commands.list.iter().position(|command| !works(command)) {
+            let unit = commands.list[command].unit;
+            device.journal.count(|counts| counts.commands_timed_out += 1);
+            device.journal.log(|| format!("command {command} of a submission never signals: PDI {unit} of a context"));
+            return JobResult::Hung { command };
+        }
         let memory = CallerMemory { device, submission };
         let job = array.run(Configured { id: npu, units: &submission.units }, &commands.list, &memory, || {
             device.journal.count(|counts| counts.commands_run += 1);

@@ -127,6 +127,8 @@ struct Jobs {
     /// What is left of the device time of the last job that has ended.
     late: Option<RemainingTime>,
     closed: bool,
+    /// A job has hung, on a machine where the context then runs no more.
+    dead: bool,
     /// Whether a thread watches what the first job waits for.
     watched: bool,
 }
@@ -250,6 +252,15 @@ impl ContextQueue {
                 wakeup::notify();
                 return;
             };
+            if jobs.dead {
+                device.journal.count(|counts| counts.commands_aborted += 1);
+                device.journal.log(|| "a submission is aborted: a job of its context has hung".into());
+                CompletionWriter::new(device, &submission).aborted();
+                jobs.ended += 1;
+                drop(jobs);
+                wakeup::notify();
+                return;
+            }
             jobs.running = true;
             submission
         };
@@ -295,6 +306,7 @@ impl ContextQueue {
         let Some(stuck) = jobs.stuck.take() else { return };
         CompletionWriter::new(device, &stuck.job).overdue(stuck.command);
         jobs.ended += 1;
+        jobs.dead = device.hung_stays_dead;
         self.cancel(device, jobs);
         jobs.late = None;
         wakeup::notify();

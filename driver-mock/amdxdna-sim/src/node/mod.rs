@@ -73,6 +73,8 @@ pub struct Device {
     firmware: [u32; 4],
     /// Another process, which holds all contexts.
     holder: Option<i64>,
+    pdis: Option<usize>,
+    hung_stays_dead: bool,
     /// How much of the first heap can be handed out.
     heap_bytes: usize,
     /// How much all heaps of a file can have.
@@ -131,6 +133,8 @@ impl Device {
             iova: machine.iova,
             rejected: rejected.filter(|_| !machine.iova),
             holder: machine.holder,
+            pdis: machine.pdis,
+            hung_stays_dead: machine.hung_stays_dead,
             firmware: machine.firmware.unwrap_or_else(|| default_firmware(&arch)),
             heap_bytes,
             heaps_bytes: if profile.heaps_grow && arch.dev_gen != 3 { heap::HEAPS_BYTES } else { limits::DEV_MEM_SIZE },

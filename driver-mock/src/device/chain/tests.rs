@@ -46,7 +46,10 @@ fn chains_end_at_the_limits_and_share_a_doorbell() {
     assert_eq!((counters.chains, counters.doorbells, counters.dispatches), (3, 1, 100));
     let cost = rig.device.arch().cost.clone();
     let traffic = [40_u64, 40, 20].map(|n| (n * 8 * 1_000_000_000).div_ceil(cost.ddr_bytes_per_second.expected));
-    let expected = cost.context_create_ns + 3 * cost.chain_ns + 97 * cost.command_ns + traffic.iter().sum::<u64>();
+    let expected = cost.context_create_ns
+        + 3 * cost.chain_ns.expected
+        + 97 * cost.command_ns.expected
+        + traffic.iter().sum::<u64>();
     assert_eq!(counters.virtual_ns, expected);
 }
 

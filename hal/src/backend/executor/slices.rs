@@ -57,7 +57,7 @@ pub(super) fn chain<B: DeviceBackend>(view: &ChainView<'_, B>, from: u64, waited
     let cost = &device.state().arch.cost;
     let expected = |bytes: u64| {
         let moving = CostModel::transfer_ns(bytes, cost.ddr_bytes_per_second.expected);
-        (u128::from(cost.command_ns) + u128::from(moving)).max(1)
+        (u128::from(cost.command_ns.expected) + u128::from(moving)).max(1)
     };
     let dispatches: Vec<(&str, u128)> = view
         .dispatches()

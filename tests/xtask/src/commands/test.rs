@@ -99,7 +99,7 @@ const STAGES: &[Stage] = &[
     xtask("cmake", "cmake"),
     xtask("rpc", "rpc"),
     xtask("faults", "faults"),
-    xtask("faults-kernels", "faults --kernel legacy,6.14,7.2 --sample 6"),
+    xtask("faults-kernels", "faults --kernel legacy,6.14,7.2 --sample 6 --machine hung=dead"),
     xtask("faults-rocr", "faults --driver rocr --sample 4"),
     xtask("stress", "stress --seconds 30"),
     xtask("stress-rocr", "stress --driver rocr --load pdis,queues --seconds 10"),

@@ -3,6 +3,7 @@
 use super::rig::{context, rig_with};
 use amdxdna_sys::ert::state;
 use nix::errno::Errno;
+use rstest::rstest;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -20,6 +21,29 @@ fn four_jobs_of_a_context_wait_and_a_fifth_ends_the_wait_for_a_stuck_one() {
     rig.ended(context, 4);
     let states: Vec<_> = chains.iter().map(|chain| rig.state(*chain)).collect();
     assert_eq!(states, [[state::TIMEOUT; 4].as_slice(), &[state::COMPLETED]].concat());
+}
+
+#[rstest]
+#[case::set_up_again("", state::COMPLETED)]
+#[case::dead("hung=dead", state::ABORT)]
+fn a_context_after_a_hang_is_as_the_machine_has_it(#[case] machine: &str, #[case] expected: u32) {
+    let rig = rig_with(machine, "timeout@1");
+    let (context, instructions) = rig.ready("add 1");
+    let run = || rig.run(context, rig.chain(&[rig.command(0, instructions, 0, 64, 4)]), &[rig.data]);
+    assert_eq!([run(), run(), run()], [state::TIMEOUT, expected, expected]);
+    let (other, instructions) = rig.ready("add 1");
+    let chain = rig.chain(&[rig.command(0, instructions, 0, 64, 4)]);
+    assert_eq!(rig.run(other, chain, &[rig.data]), state::COMPLETED, "another context");
+}
+
+#[test]
+fn pdis_that_a_machine_does_not_run_never_signal() {
+    let rig = rig_with("pdis=1", "");
+    let context = context(&rig.file, 32).unwrap();
+    rig.configure(context, &[rig.pdi("add 1"), rig.pdi("add 2")]).unwrap();
+    let instructions = rig.instructions();
+    let run = |unit| rig.run(context, rig.chain(&[rig.command(unit, instructions, 0, 64, 4)]), &[rig.data]);
+    assert_eq!([run(0), run(1), run(0)], [state::COMPLETED, state::TIMEOUT, state::COMPLETED]);
 }
 
 #[test]
