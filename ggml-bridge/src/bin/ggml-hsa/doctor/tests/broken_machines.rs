@@ -92,6 +92,23 @@ pub const MACHINES: &[Broken] = &[
         },
     ),
     row(
+        "firmware that is too new for the kernel",
+        |rig| {
+            rig.unserve();
+            rig.remove("/lib/firmware/amdnpu/17f0_10/npu.sbin.zst");
+            rig.link("/lib/firmware/amdnpu/17f0_10/npu.sbin.zst", "/lib/firmware/amdnpu/17f0_10/npu.sbin.1.1.2.65.zst");
+        },
+        ("firmware", Error),
+        (
+            "firmware 1.1.2.65 of amdnpu/17f0_10 is for Linux 7.0 and newer; this is 6.18",
+            "start a kernel of 7.0 or newer",
+        ),
+        |rig| {
+            rig.write("/proc/sys/kernel/osrelease", "7.1.3-amd64\n");
+            rig.serve();
+        },
+    ),
+    row(
         "firmware that the driver does not take",
         |rig| rig.unserve(),
         ("npu", Error),
