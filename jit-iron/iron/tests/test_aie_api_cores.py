@@ -19,8 +19,8 @@ CALLS = json.loads((INCLUDE.parent / "aie_api_calls.json").read_text())["calls"]
 # Members of vectors and accumulators are called with a type, so they can be told from a design's own functions.
 NAMES = re.compile(r"\b(aie::(?!simulation)[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*)|\.\s*template\s+([A-Za-z_]\w*)")
 
-# In CI every seventh, since each is compiled by every compiler for both generations (KERNELS: see test_kernels_simulated.py).
-VARIANTS = variants()[:: 1 if os.environ.get("KERNELS") == "all" else 7]
+# In CI every fifteenth, since each is compiled by every compiler for both generations (KERNELS: see test_kernels_simulated.py).
+VARIANTS = variants()[:: 1 if os.environ.get("KERNELS") == "all" else 15]
 
 
 def flags(macros: dict[str, str]) -> list[str]:

@@ -6,7 +6,6 @@ use crate::build::{self, Built};
 use crate::workspace;
 
 use anyhow::{Context, Result};
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -26,33 +25,36 @@ pub fn locate(given: Option<&Path>, offline: bool) -> Result<PathBuf> {
         return fs::canonicalize(path)
             .with_context(|| format!("cannot read the library {}; leave out --library to build it", path.display()));
     }
-    let built = backend(&[], offline)?;
+    let built = backend(offline)?;
     place(&built.executable("bin", WORKER)?, WORKER)?;
     place(&built.shared_library(BACKEND[0])?, BACKEND[1])
 }
 
 /// cargo's own build folder, with what [`locate`] builds in it.
 pub fn build_folder(offline: bool) -> Result<PathBuf> {
-    let built = backend(&[], offline)?.shared_library(BACKEND[0])?;
+    let built = backend(offline)?.shared_library(BACKEND[0])?;
     let folder = built.parent().and_then(Path::parent).map(Path::to_path_buf);
     folder.with_context(|| format!("{} is not in a build folder", built.display()))
 }
 
 /// The program that makes kernels ahead of time.
 pub fn generator(offline: bool) -> Result<PathBuf> {
-    backend(&[], offline)?.executable("bin", GENERATOR)
+    backend(offline)?.executable("bin", GENERATOR)
 }
 
 /// Builds the backend with the kernel packs in `packs` built in; returns the path of a file of its own.
 pub fn with_kernels(packs: &Path, offline: bool) -> Result<PathBuf> {
-    let built = backend(&[("GGML_HSA_EMBED_KERNELS", packs.as_os_str())], offline)?;
+    // Its programs would be the same, and are not used.
+    let arguments = [&build::BACKEND[..], &["--lib"]].concat();
+    let built = build::cargo_with(&arguments, &[("GGML_HSA_EMBED_KERNELS", packs.as_os_str())], offline)
+        .context("libggml-hsa.so does not build")?;
     place(&built.shared_library(BACKEND[0])?, "libggml-hsa-embedded.so")
 }
 
 /// Builds the library and its programs together: alone, each would have its dependencies with other features, and compile all
 /// of them again.
-fn backend(settings: &[(&str, &OsStr)], offline: bool) -> Result<Built> {
-    build::cargo_with(&build::BACKEND, settings, offline).context("libggml-hsa.so does not build")
+fn backend(offline: bool) -> Result<Built> {
+    build::cargo(&build::BACKEND, offline).context("libggml-hsa.so does not build")
 }
 
 /// Builds the preload library with the simulated NPU behind the kernel interface; returns its absolute path.

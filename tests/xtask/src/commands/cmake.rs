@@ -124,9 +124,10 @@ impl Setup {
         command
     }
 
-    /// Settings for a build with the cargo of this run, in its own build folder.
+    /// Settings for a build with the cargo of this run, in its own build folder, and with cargo's defaults: that build is there.
     fn cargo_settings(&self) -> Vec<OsString> {
         let mut settings = vec![tools::argument("-DGGML_HSA_CARGO_TARGET_DIR=", &self.cargo_target)];
+        settings.push("-DGGML_HSA_JIT_STDOUT_REDIRECT=ON".into());
         if let Some(cargo) = Environment::process().get(&CARGO) {
             settings.push(tools::argument("-DGGML_HSA_CARGO=", Path::new(cargo)));
         }

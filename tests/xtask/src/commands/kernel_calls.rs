@@ -143,7 +143,8 @@ pub fn run(args: &KernelCallsArgs, options: &Options) -> Result<()> {
         Some(file) => crate::files::absolute(file)?,
         None => library::preload(options.offline)?,
     };
-    let program = build::cargo(&["build", "--package", PACKAGE], options.offline)?.executable("bin", PROGRAM)?;
+    let program = build::cargo(&[&build::BACKEND[..], &["--package", PACKAGE]].concat(), options.offline)?
+        .executable("bin", PROGRAM)?;
     let simulated = |machine: &Simulated| {
         played(&format!("the simulated kernel {}", machine.name()), &mut |arguments| {
             on_simulation(&program, &preload, machine, arguments)

@@ -116,7 +116,6 @@ pub fn options_reach_cargo(setup: &Setup) -> Result<String> {
     call.has_defaults(&[
         ("GGML_HSA_DEFAULT_JIT", "off"),
         ("GGML_HSA_DEFAULT_CPU_FALLBACK", "off"),
-        ("GGML_HSA_DEFAULT_JIT_STDOUT_REDIRECT", "on"),
         ("GGML_HSA_EMBED_KERNELS", &kernels.to_string_lossy()),
     ])?;
     call.has_words(&["--offline"])?;
