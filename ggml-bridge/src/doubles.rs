@@ -1,9 +1,9 @@
 //! What the tests of error paths share: doubles of a device whose calls fail on demand, and a graph for it.
 
 use crate::config::Config;
-use crate::context::DeviceContext;
-use crate::graph::{Graph, GraphError, GraphNode, GraphSource, TensorView};
-use crate::host_memory::HostSpan;
+use crate::memory::host_memory::HostSpan;
+use crate::plan::context::DeviceContext;
+use crate::plan::graph::{Graph, GraphError, GraphNode, GraphSource, TensorView};
 use aie_hal::mock::{MockBuffer, MockDevice};
 use aie_hal::{Buffer, Counters, DeviceError, MemoryReport};
 use aie_jit_iron::{JitPolicy, KernelStore};

@@ -10,7 +10,7 @@
 //! - **Nothing ends the program.** A wrong setting, a missing file, a failing device are messages and, where ggml has to know,
 //!   a failed status ([`abi::guard`]).
 //!
-//! The way of a graph: [`abi::graph`] reads it, [`stream::Stream`] recognises it or has [`plan::Plan`] record it, the queue runs
+//! The way of a graph: [`abi::graph`] reads it, [`plan::stream::Stream`] recognises it or has [`plan::Plan`] record it, the queue runs
 //! it, and the stream synchronizes with it when results are read. [`config`] has the settings.
 //!
 //! # Example
@@ -28,37 +28,12 @@
 //! ```
 
 pub mod abi;
-pub mod backend_device;
-pub mod buffer_map;
-pub mod command_line;
 pub mod config;
-pub mod context;
-pub mod device_type;
+pub mod device;
 #[cfg(test)]
 mod doubles;
-pub mod drivers;
-pub mod events;
-pub mod explain;
-pub mod foreseen;
-mod graph;
-pub mod host_memory;
-pub mod kernel_store;
 pub mod kernels;
-pub mod log;
-pub mod manual;
-pub mod model;
-pub mod outcome;
+pub mod memory;
 pub mod plan;
-pub mod progress;
-pub mod ranges;
-pub mod requested;
-pub mod selftest;
+pub mod report;
 pub mod settings;
-pub mod setup;
-pub mod statistics;
-pub mod statistics_file;
-pub mod stream;
-pub mod tally;
-pub mod trace_file;
-pub mod verbose;
-pub mod weights;

@@ -2,7 +2,8 @@
 
 use aie_hal::{Buffer, BufferParams, BufferRef, CommandList, Environment, Submission, TimelinePoint};
 use aie_ops::{DataType, Node, OpParams, Tensor, table};
-use ggml_hsa::{setup, trace_file};
+use ggml_hsa::device::setup;
+use ggml_hsa::report::trace_file;
 use serde_json::Value;
 use std::sync::Arc;
 

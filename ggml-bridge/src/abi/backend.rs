@@ -7,8 +7,8 @@ use super::guard::{guard, guard_device, parent};
 use super::layout::Layout;
 use super::registry::{backend_freed, backend_made};
 use super::types::{BackendHead, BackendI, BackendTail, Inserted2d, RawBackend, RawGraph, Status};
-use crate::log;
-use crate::stream::{ComputeError, Stream};
+use crate::config::log;
+use crate::plan::stream::{ComputeError, Stream};
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
 

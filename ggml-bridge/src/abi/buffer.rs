@@ -10,10 +10,10 @@ use super::registry::backend_device;
 use super::types::{
     BufferFields, BufferHead, BufferI, BufferTail, BufferTypeI, Inserted2d, Null, Omitted, RawBufferType, RawTensor,
 };
-use crate::backend_device::BackendDevice;
-use crate::context::ALIGNMENT;
-use crate::host_memory::HostSpan;
-use crate::log;
+use crate::config::log;
+use crate::device::backend_device::BackendDevice;
+use crate::memory::host_memory::ALIGNMENT;
+use crate::memory::host_memory::HostSpan;
 use aie_hal::{Buffer, DeviceError};
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr::null_mut;

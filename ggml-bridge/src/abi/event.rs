@@ -2,7 +2,7 @@
 
 use super::guard::guard_device;
 use super::types::RawEvent;
-use crate::stream::Stream;
+use crate::plan::stream::Stream;
 use aie_hal::TimelinePoint;
 use parking_lot::Mutex;
 use std::ffi::c_void;

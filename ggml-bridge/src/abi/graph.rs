@@ -4,8 +4,8 @@ use super::layout::Layout;
 use super::names::OpKind;
 use super::types::{BufferFields, FLAG_COMPUTE, FLAG_INPUT, FLAG_OUTPUT, RawGraph, RawTensor, USAGE_WEIGHTS};
 use super::{Ggml, ggml};
-use crate::graph::{Graph, GraphError, GraphNode, GraphSource, TensorView};
-use crate::host_memory::HostSpan;
+use crate::memory::host_memory::HostSpan;
+use crate::plan::graph::{Graph, GraphError, GraphNode, GraphSource, TensorView};
 use aie_ops::{Node, OpParams, Tensor};
 use std::ffi::{c_char, c_void};
 

@@ -6,7 +6,7 @@
 //! What uses a device also ends so in a forked child of the process that opened it ([`guard_device`]). Such a child has neither the
 //! threads nor the contexts of the devices, and when it ends by `exit` it runs the same exit handlers and destructors as its parent.
 
-use crate::log;
+use crate::config::log;
 use aie_hal::OwningProcess;
 use aie_hal::host_function::panic_text;
 use std::panic::{AssertUnwindSafe, catch_unwind};

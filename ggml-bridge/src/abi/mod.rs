@@ -2,7 +2,7 @@
 //!
 //! ggml has no stable ABI for backends, so the structures are written down for each of the three layouts that exist
 //! ([`layout`]), and the loaded one is recognised by its symbols. Enumerations are resolved by name ([`names`]).
-//! `unsafe` is confined to this folder and [`crate::host_memory`]; what ggml promises is stated at each block. Every function
+//! `unsafe` is confined to this folder and [`crate::memory::host_memory`]; what ggml promises is stated at each block. Every function
 //! that ggml calls runs under [`guard::guard`].
 
 pub mod backend;

@@ -11,7 +11,7 @@
 //! A group without a kernel is not fused.
 
 use super::hazard::overlap;
-use crate::graph::{Graph, GraphNode, TensorView};
+use crate::plan::graph::{Graph, GraphNode, TensorView};
 use aie_ops::{DataType, OpParams};
 use std::borrow::Cow;
 
@@ -224,7 +224,7 @@ fn sound(nodes: &[GraphNode], at: usize, group: &Group) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host_memory::HostSpan;
+    use crate::memory::host_memory::HostSpan;
     use aie_ops::{Tensor, table};
 
     /// A graph in made-up memory: every tensor has a page of its own unless a test says otherwise.

@@ -2,7 +2,7 @@
 //!
 //! Commands between two barriers may run in any order, so two of them must not touch the same bytes unless both only read.
 
-use crate::ranges::RangeSet;
+use crate::memory::ranges::RangeSet;
 use std::ops::Range;
 
 /// Whether two ranges have an address in common.

@@ -3,9 +3,9 @@
 
 use super::PlanError;
 use super::hazard::overlap;
-use crate::context::DeviceContext;
-use crate::graph::{GraphNode, TensorView};
 use crate::kernels::{HostReason, Kernel};
+use crate::plan::context::DeviceContext;
+use crate::plan::graph::{GraphNode, TensorView};
 use aie_hal::HostFunction;
 use aie_ops::family::copy;
 use aie_ops::name::kernel_name;

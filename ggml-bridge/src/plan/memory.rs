@@ -5,9 +5,9 @@
 //! views that do not agree on a device that is not coherent.
 
 use super::PlanError;
-use crate::context::DeviceContext;
-use crate::graph::Graph;
-use crate::host_memory::{HostSpan, TensorMemory};
+use crate::memory::host_memory::{HostSpan, TensorMemory};
+use crate::plan::context::DeviceContext;
+use crate::plan::graph::Graph;
 use aie_hal::{Binding, Buffer};
 use std::ops::Range;
 use std::sync::Arc;

@@ -5,17 +5,21 @@
 //! the plan is built.
 
 mod arena;
+pub mod context;
 mod fusion;
+pub mod graph;
 mod hazard;
 mod lower;
 mod memory;
 mod record;
+pub mod stream;
+pub mod tally;
 mod vacate;
 
-use crate::context::DeviceContext;
-use crate::graph::Graph;
-use crate::ranges::RangeSet;
-use crate::statistics::RunShare;
+use crate::memory::ranges::RangeSet;
+use crate::plan::context::DeviceContext;
+use crate::plan::graph::Graph;
+use crate::report::statistics::RunShare;
 use aie_hal::command_list::RecordError;
 use aie_hal::{Binding, CommandList, DeviceError, HostFunctionError};
 use aie_ops::Unsupported;

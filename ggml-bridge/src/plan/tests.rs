@@ -1,10 +1,10 @@
 use super::Plan;
 use crate::config::Config;
-use crate::context::DeviceContext;
-use crate::drivers;
-use crate::graph::{Graph, GraphNode, TensorView};
-use crate::host_memory::HostSpan;
-use crate::tally::Tally;
+use crate::device::drivers;
+use crate::memory::host_memory::HostSpan;
+use crate::plan::context::DeviceContext;
+use crate::plan::graph::{Graph, GraphNode, TensorView};
+use crate::plan::tally::Tally;
 use aie_hal::{ArchRegistry, Command, Counters};
 use aie_jit_iron::{JitPolicy, KernelStore};
 use aie_jit_native::NativeCompiler;

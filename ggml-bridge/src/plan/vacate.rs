@@ -6,8 +6,8 @@
 
 use super::fusion::Step;
 use super::hazard::overlap;
-use crate::graph::TensorView;
-use crate::ranges::RangeSet;
+use crate::memory::ranges::RangeSet;
+use crate::plan::graph::TensorView;
 use std::ops::Range;
 
 /// Most bytes of a result that is worth the memory.
@@ -57,8 +57,8 @@ fn is_overwritten<T>(steps: &[Step<'_, T>], span: &Range<usize>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::GraphNode;
-    use crate::host_memory::HostSpan;
+    use crate::memory::host_memory::HostSpan;
+    use crate::plan::graph::GraphNode;
     use aie_ops::{DataType, OpParams, Tensor};
     use rstest::rstest;
     use std::iter::once;

@@ -48,7 +48,8 @@ pub fn cargo_with(arguments: &[&str], settings: &[(&str, &OsStr)], offline: bool
 
 /// The arguments of cargo that build the backend and its programs. What this and other builds share is compiled once only as long as
 /// they agree in its features, for which the workspace's `Cargo.toml` has those of all.
-pub const BACKEND: [&str; 6] = ["build", "--release", "--package", "aie-ggml-bridge", "--package", "aie-jit-iron"];
+pub const BACKEND: [&str; 8] =
+    ["build", "--release", "--package", "aie-ggml-bridge", "--package", "aie-jit-iron", "--package", "aie-ggml-cli"];
 
 /// Builds the program of a package that has one, in release mode.
 pub fn program(package: &str, offline: bool) -> Result<PathBuf> {

@@ -45,7 +45,7 @@ pub fn generator(offline: bool) -> Result<PathBuf> {
 /// Builds the backend with the kernel packs in `packs` built in; returns the path of a file of its own.
 pub fn with_kernels(packs: &Path, offline: bool) -> Result<PathBuf> {
     // Its programs would be the same, and are not used.
-    let arguments = [&build::BACKEND[..], &["--lib"]].concat();
+    let arguments = ["build", "--release", "--package", "aie-ggml-bridge"];
     let built = build::cargo_with(&arguments, &[("GGML_HSA_EMBED_KERNELS", packs.as_os_str())], offline)
         .context("libggml-hsa.so does not build")?;
     place(&built.shared_library(BACKEND[0])?, "libggml-hsa-embedded.so")

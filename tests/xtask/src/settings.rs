@@ -15,6 +15,6 @@ aie_hal::settings! {
         /// The cargo that builds what is tested; cargo itself sets it.
         CARGO: "a program" => "`cargo`";
         /// Set, to whatever value: no colours in tables.
-        NO_COLOR: "any" => "colours on a terminal", read by ["xtask", "aie-ggml-bridge"];
+        NO_COLOR: "any" => "colours on a terminal", read by ["xtask", "aie-ggml-cli"];
     }
 }

@@ -44,7 +44,7 @@ pub struct DoctorArgs {
     /// The libggml-hsa.so for llama.cpp [default: built in release mode]
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
-    /// Write the records in ggml-bridge/tests/records instead of comparing them
+    /// Write the records in ggml-bridge/cli/tests/records instead of comparing them
     #[arg(long)]
     write_records: bool,
 }

@@ -26,7 +26,7 @@ const FILES: [&str; 8] = [
     "share/ggml-hsa/iron/worker.py",
 ];
 /// Folders of the workspace with a file or a folder for each of its programs.
-const PROGRAM_FOLDERS: [&str; 2] = ["jit-iron/src/bin", "ggml-bridge/src/bin"];
+const PROGRAM_FOLDERS: [&str; 2] = ["jit-iron/src/bin", "ggml-bridge/cli/src/bin"];
 /// Examples of configurations, in the workspace.
 const EXAMPLES: &str = "jit-iron/examples/kernels";
 /// Places where everything installed must be.

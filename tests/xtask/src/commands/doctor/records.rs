@@ -40,7 +40,7 @@ pub fn check(machine: &Machine, write: bool, steps: &mut Steps) {
 }
 
 fn checked_in(name: &str) -> PathBuf {
-    workspace::root().join("ggml-bridge/tests/records").join(format!("{name}.json"))
+    workspace::root().join("ggml-bridge/cli/tests/records").join(format!("{name}.json"))
 }
 
 /// What `doctor --record` writes.

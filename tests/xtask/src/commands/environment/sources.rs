@@ -8,20 +8,28 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates that are installed or linked into what is, and the project's commands; package and folder.
-const READERS: [(&str, &str); 8] = [
+const READERS: [(&str, &str); 9] = [
     ("aie-hal", "hal"),
     ("aie-driver-xdna", "driver-xdna"),
     ("aie-driver-mock", "driver-mock/src"),
     ("aie-ops", "ops"),
     ("aie-jit-iron", "jit-iron"),
-    ("aie-ggml-bridge", "ggml-bridge"),
+    ("aie-ggml-bridge", "ggml-bridge/src"),
+    ("aie-ggml-cli", "ggml-bridge/cli"),
     ("dispatch-cost", "tests/dispatch-cost"),
     ("xtask", "tests/xtask"),
 ];
 
 /// Folders of the crates in the product.
-const PRODUCT: [&str; 6] =
-    ["hal/src", "driver-xdna/src", "driver-mock/src", "ops/src", "jit-iron/src", "ggml-bridge/src"];
+const PRODUCT: [&str; 7] = [
+    "hal/src",
+    "driver-xdna/src",
+    "driver-mock/src",
+    "ops/src",
+    "jit-iron/src",
+    "ggml-bridge/src",
+    "ggml-bridge/cli/src",
+];
 
 /// The files below `place`, or it itself, that end in one of `extensions`.
 pub fn files(place: &Path, extensions: &[&str]) -> Vec<PathBuf> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(600);
 /// The packages of the workspace that are packed.
-const PACKED: [&str; 2] = ["aie-ggml-bridge", "aie-jit-iron"];
+const PACKED: [&str; 3] = ["aie-ggml-bridge", "aie-ggml-cli", "aie-jit-iron"];
 
 /// Sorted by name and version.
 pub struct Crates(Vec<Crate>);

@@ -1,0 +1,108 @@
+//! `ggml-hsa explain`: what a model would do on a device: operations, kernels, memory and time, without running it.
+
+mod text;
+
+use crate::model::{FlashAttention, Opened, SIMULATED, Subject};
+use crate::output::{complain, json, say};
+use aie_hal::Environment;
+use clap::Args;
+use ggml_hsa::kernels::kernel_store::KernelStores;
+use ggml_hsa_cli::explain::Explanation;
+use ggml_hsa_cli::explain::html::page;
+use ggml_hsa_cli::explain::report::{Question, explain};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Tell what a model would do on a device: operations, kernels, memory and time
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ggml-hsa explain model.gguf
+  ggml-hsa explain model.gguf --ctx 4096 --past 1000         a token behind 1000 others
+  ggml-hsa explain model.gguf --device mock:aie2?execute=emulated    with native kernels
+  ggml-hsa explain model.gguf --json | jq '.passes[0].predicted'
+  ggml-hsa explain model.gguf --html model.html              with pictures, for a browser
+
+Of the file only names, types, shapes and numbers are read. Nothing runs, and no kernel is compiled but those that take milliseconds,
+which are not kept. The plan is made by the code that makes it in a run; that the graph is llama.cpp's is checked for a number of
+families, and for others a note says that it was not. Models of experts, with recurrent layers and encoders are refused. Times are sums of published costs of others: nothing was measured on an NPU.
+
+Exit code: 0 when the whole model is explained, 1 when parts of it or its family were not checked or are not known, 2 when the command line, the model or the device
+cannot be used.")]
+pub struct ExplainArguments {
+    #[command(flatten)]
+    subject: Subject,
+    /// Tokens in the cache when one more is decoded
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    past: u32,
+    /// Tokens of the prompt's first batch [default: as many as --batch and the context allow]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    prompt: Option<u32>,
+    /// Tokens that are computed at once at most, as llama.cpp's `-ub`
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
+    batch: u32,
+    /// llama.cpp's `-fa`
+    #[arg(long, value_enum, value_name = "SWITCH", default_value_t = FlashAttention::On)]
+    flash_attention: FlashAttention,
+    /// Print the result as JSON on standard output
+    #[arg(long)]
+    json: bool,
+    /// Write the result with pictures into a file, a page that needs no network, instead of printing text; `-` is standard output
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    html: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub fn run(arguments: &ExplainArguments) -> ExitCode {
+    let explanation = match explained(arguments) {
+        Ok(explanation) => explanation,
+        Err(cause) => {
+            complain(&cause);
+            return ExitCode::from(2);
+        }
+    };
+    match &arguments.html {
+        Some(path) if path == Path::new("-") => say(&page(&explanation).trim_end()),
+        Some(path) => {
+            if let Err(cause) = std::fs::write(path, page(&explanation)) {
+                complain(&format!("{} cannot be written: {cause}; --html - prints the page", path.display()));
+                return ExitCode::from(2);
+            }
+        }
+        None if arguments.json => json(&explanation),
+        None => say(&text::text(&explanation)),
+    }
+    if explanation.model.whole { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn explained(arguments: &ExplainArguments) -> Result<Explanation, String> {
+    let environment = Environment::process();
+    let Opened { model, device, config } = arguments.subject.open(environment, Some(SIMULATED))?;
+    if let Some(other) = &model.other {
+        return Err(format!(
+            "{}: {} is not explained: it has {other}. Models of dense layers with attention are; what this one does is in the \
+             statistics of a run: GGML_HSA_STATS=FILE ggml-hsa run llama-bench -m MODEL.gguf",
+            arguments.subject.model.display(),
+            model.architecture
+        ));
+    }
+    let context = arguments.subject.context(&model);
+    if arguments.past as usize >= context {
+        return Err(format!("--past {}: the context has {context} tokens, one of which is decoded", arguments.past));
+    }
+    let most = context.min(arguments.batch as usize);
+    if let Some(prompt) = arguments.prompt.filter(|prompt| *prompt as usize > most) {
+        return Err(format!(
+            "--prompt {prompt}: a batch has at most {most} tokens, the smaller of --batch and the context"
+        ));
+    }
+    let stores = KernelStores::foreseeing(&config, environment);
+    let store = stores.of(&*device).map_err(|cause| cause.to_string())?;
+    let question = Question {
+        context: Some(context),
+        past: arguments.past as usize,
+        batch: arguments.batch as usize,
+        prompt: arguments.prompt.map(|tokens| tokens as usize),
+        flash: arguments.flash_attention == FlashAttention::On,
+    };
+    explain(&model, &question, &device, &store, &config).map_err(|cause| cause.to_string())
+}

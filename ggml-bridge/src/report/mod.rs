@@ -1,0 +1,5 @@
+//! What the library says of its work: counts, a timeline, and the events that both are made from.
+
+pub mod events;
+pub mod statistics;
+pub mod trace_file;
