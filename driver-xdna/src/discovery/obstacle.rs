@@ -7,7 +7,7 @@ use aie_hal::settings::AIE_HAL_ARCH_PATH;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why an NPU cannot be used. As text it is the cause, a semicolon, and what mends it.
+/// Why an NPU cannot be used. As text it is the cause, a semicolon, and how to fix it.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Obstacle {
@@ -140,22 +140,22 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// The cause, and what mends it where that is known.
-    pub fn cause_and_mend(&self) -> (String, Option<String>) {
+    /// The cause, and how to fix it where that is known.
+    pub fn cause_and_fix(&self) -> (String, Option<String>) {
         split(&self.to_string())
     }
 }
 
 impl Warning {
-    /// What may become a problem, and what mends it where that is known.
-    pub fn cause_and_mend(&self) -> (String, Option<String>) {
+    /// What may become a problem, and how to fix it where that is known.
+    pub fn cause_and_fix(&self) -> (String, Option<String>) {
         split(&self.to_string())
     }
 }
 
 fn split(text: &str) -> (String, Option<String>) {
     match text.split_once("; ") {
-        Some((cause, mend)) => (cause.to_owned(), Some(mend.to_owned())),
+        Some((cause, fix)) => (cause.to_owned(), Some(fix.to_owned())),
         None => (text.to_owned(), None),
     }
 }
@@ -164,7 +164,7 @@ fn split(text: &str) -> (String, Option<String>) {
 pub const LOCK_MORE: &str = "`printf '* - memlock unlimited\\n' | sudo tee /etc/security/limits.d/70-npu.conf`, then log out and in again; \
                              for a service of systemd `LimitMEMLOCK=infinity`; in a container `--ulimit memlock=-1`";
 
-/// What may become a problem. As text it is the cause, a semicolon, and what mends it.
+/// What may become a problem. As text it is the cause, a semicolon, and how to fix it.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {

@@ -287,7 +287,7 @@ fn little_lockable_memory_is_a_warning() {
         text.starts_with("this process may lock 8388608 bytes of memory (`ulimit -l`), less than 67108864"),
         "{text}"
     );
-    assert_eq!(survey.warnings[0].cause_and_mend().1.as_deref(), Some(LOCK_MORE));
+    assert_eq!(survey.warnings[0].cause_and_fix().1.as_deref(), Some(LOCK_MORE));
     tree.process.lockable_bytes = Some(64 << 20);
     assert_eq!(look(&tree).warnings, []);
 }

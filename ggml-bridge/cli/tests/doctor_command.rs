@@ -18,7 +18,7 @@ fn doctor(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, Strin
 }
 
 #[test]
-fn a_report_is_json_with_levels_and_mends_and_without_the_user() {
+fn a_report_is_json_with_levels_and_fixes_and_without_the_user() {
     let variables = [("GGML_HSA_DEVICES", "bogus://x;mock:aie2p"), ("GGML_HSA_ENABLE_LOG", "banana")];
     let (code, text) = doctor(&["--json"], &variables);
     assert!(!text.contains("jean-luc"), "{text}");
@@ -34,7 +34,7 @@ fn a_report_is_json_with_levels_and_mends_and_without_the_user() {
     assert_eq!(find("mock:aie2p works; llama.cpp gets it as HSA0")["level"], "ok");
     for finding in findings {
         let bad = matches!(finding["level"].as_str(), Some("warning" | "error"));
-        assert_eq!(finding["mend"].is_string(), bad, "{finding}");
+        assert_eq!(finding["fix"].is_string(), bad, "{finding}");
     }
     let count = |level: &str| findings.iter().filter(|finding| finding["level"] == level).count();
     assert_eq!(report["errors"], count("error"));
@@ -84,7 +84,7 @@ fn a_record_is_replayed_and_what_is_none_is_not() {
 }
 
 #[test]
-fn a_damaged_cache_is_named_with_a_command_that_mends_it() {
+fn a_damaged_cache_is_named_with_a_command_that_fixes_it() {
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().to_str().unwrap();
     let tensor = Tensor::contiguous(DataType::F32, [64, 1, 1, 1]);
@@ -105,9 +105,9 @@ fn a_damaged_cache_is_named_with_a_command_that_mends_it() {
         found["level"] == "warning" && found["text"].as_str().unwrap().starts_with("1 kernel of the cache in "),
         "{found}"
     );
-    let mend = found["mend"].as_str().unwrap().trim_matches('`').strip_prefix("ggml-hsa ").unwrap().to_owned();
+    let fix = found["fix"].as_str().unwrap().trim_matches('`').strip_prefix("ggml-hsa ").unwrap().to_owned();
     let mut command = Command::new(env!("CARGO_BIN_EXE_ggml-hsa"));
-    assert!(command.args(mend.split(' ')).envs(variables).status().unwrap().success());
+    assert!(command.args(fix.split(' ')).envs(variables).status().unwrap().success());
     assert_eq!(about_the_cache()["level"], "ok");
 }
 

@@ -1,8 +1,8 @@
 //! `cargo xtask doctor`: `ggml-hsa doctor` and `ggml-hsa devices` on the simulated kernel device, in order and broken.
 //!
 //! The program's unit tests break trees of files; here what is broken answers the program's own kernel calls, so that what only
-//! shows when an NPU is opened is among the cases. Each machine has to be named with its cause and a mend, and the mend has to work:
-//! where it is a command, that command is run as it was printed, and elsewhere the simulated machine is changed as the mend says.
+//! shows when an NPU is opened is among the cases. Each machine has to be named with its cause and a fix, and the fix has to work:
+//! where it is a command, that command is run as it was printed, and elsewhere the simulated machine is changed as the fix says.
 //!
 //! - [`cases`]: the broken machines.
 //! - [`machine`]: the simulated machine and the programs on it.
@@ -19,13 +19,13 @@ use crate::simulation::KernelReport;
 use crate::steps::Steps;
 use crate::{build, library};
 use anyhow::{Context, Result, ensure};
-use cases::{CASES, Case, Mend};
+use cases::{CASES, Case, Fix};
 use clap::Args;
 use machine::{Machine, Settings};
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// Check that `ggml-hsa doctor` and `devices` name what is broken, on the simulated kernel device, and that the mends work.
+/// Check that `ggml-hsa doctor` and `devices` name what is broken, on the simulated kernel device, and that the fixes work.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   cargo xtask doctor
@@ -33,7 +33,7 @@ use std::path::PathBuf;
   cargo xtask doctor --program target/debug/ggml-hsa --preload target/debug/libamdxdna_preload.so \\
     --library target/debug/libggml_hsa.so
 
-Exit code 1 if a machine was not named, or not mended.")]
+Exit code 1 if a machine was not named, or not fixed.")]
 pub struct DoctorArgs {
     /// The program to check [default: built in release mode]
     #[arg(long, value_name = "FILE")]
@@ -103,7 +103,7 @@ fn contented(report: &Value) -> Result<String> {
     Ok(offered.context("the NPU was not opened")?["text"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Breaks the machine, compares what is said, mends it as that says, and asks again.
+/// Breaks the machine, compares what is said, fixes it as that says, and asks again.
 fn broken(machine: &Machine, case: &Case) -> Result<String> {
     (case.prepare)(machine.folder())?;
     let variables = machine.filled_in(case.variables);
@@ -111,7 +111,7 @@ fn broken(machine: &Machine, case: &Case) -> Result<String> {
     let is_this = |finding: &&Value| finding["check"] == case.check && contains(&finding["text"], case.cause);
     let named = findings(&report).find(is_this);
     let named = named.with_context(|| format!("no `{}` with `{}` in {report:#}", case.check, case.cause))?;
-    ensure!(named["level"] == case.level && contains(&named["mend"], case.mend), "{named:#}");
+    ensure!(named["level"] == case.level && contains(&named["fix"], case.fix), "{named:#}");
     if case.level == "error" {
         ensure!(code == Some(1), "exit code {code:?} instead of 1");
     }
@@ -120,28 +120,28 @@ fn broken(machine: &Machine, case: &Case) -> Result<String> {
         let offered = devices.as_array().into_iter().flatten().any(|device| device["state"] == "offered");
         ensure!(code == Some(1) && !offered, "exit code {code:?} of `devices`, {devices}");
     }
-    let (mended, how) = match case.mended {
-        Mend::Machine(variables) => {
+    let (fixed, how) = match case.fixed {
+        Fix::Machine(variables) => {
             let variables = machine.filled_in(variables);
             (machine.doctor(&variables, "")?.0, format!("{variables:?}"))
         }
-        Mend::Command(begin) => {
-            let command = machine.runnable(named["mend"].as_str().unwrap_or_default(), begin)?;
+        Fix::Command(begin) => {
+            let command = machine.runnable(named["fix"].as_str().unwrap_or_default(), begin)?;
             (machine.doctor(&variables, &format!("{}\n{command}", case.before))?.0, command)
         }
-        Mend::Limits => {
-            let login = machine.login(named["mend"].as_str().unwrap_or_default())?;
+        Fix::Limits => {
+            let login = machine.login(named["fix"].as_str().unwrap_or_default())?;
             let report = machine.doctor(&variables, &format!("{}\n{login}", case.before))?.0;
             (report, login)
         }
-        Mend::Files(mend) => {
-            mend(machine.folder())?;
+        Fix::Files(fix) => {
+            fix(machine.folder())?;
             (machine.doctor(&variables, "")?.0, "files".to_owned())
         }
     };
-    let left = findings(&mended).find(is_this);
+    let left = findings(&fixed).find(is_this);
     ensure!(left.is_none(), "after {how}: {left:?}");
-    contented(&mended).with_context(|| format!("after {how}"))?;
+    contented(&fixed).with_context(|| format!("after {how}"))?;
     Ok(named["text"].as_str().unwrap_or_default().to_owned())
 }
 

@@ -2,19 +2,20 @@
 //!
 //! Every stage is a program of its own, either cargo or this one with another command: a crash costs one stage, and each can
 //! be repeated alone exactly as it ran here. A stage that fails does not stop the others. Output goes straight through,
-//! so that the test runners' own summaries stay where they are; the last line counts the stages.
+//! so that the test runners' own summaries stay where they are; the last line counts the stages. A stage that keeps one processor
+//! busy for minutes runs beside those that follow, and its output comes when both have ended.
 
 use crate::session::Options;
-use crate::workspace;
-use crate::{Cli, output};
+use crate::{Cli, output, process, workspace};
 use anyhow::{Context, Result, ensure};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, CommandFactory};
 use serde::Serialize;
-use std::io::Write;
+use std::fs::File;
+use std::io::{Seek, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 /// What a stage runs.
@@ -75,6 +76,7 @@ const STAGES: &[Stage] = &[
     xtask("demo-emulated", "demo --emulated --flash-attention -n 2"),
     xtask("store", "store"),
     xtask("iron", "iron"),
+    xtask(BESIDE, "vm check --ci"),
     xtask("operations", "gen operations --check"),
     xtask("environment", "gen environment --check"),
     xtask("backend-ops", "backend-ops --ci"),
@@ -103,13 +105,18 @@ const STAGES: &[Stage] = &[
     xtask("faults-rocr", "faults --driver rocr --sample 4"),
     xtask("stress", "stress --seconds 30"),
     xtask("stress-rocr", "stress --driver rocr --load pdis,queues --seconds 10"),
-    xtask("vm", "vm check --ci"),
     xtask("package", "package check"),
     xtask("clients", "clients"),
     xtask("doctor", "doctor"),
     xtask("selftest", "selftest"),
     xtask("bad-input", "bad-input"),
 ];
+
+/// The stage that runs beside the ones behind it: the virtual machine has one processor, and takes four minutes. Those that follow
+/// neither build nor download anything.
+const BESIDE: &str = "vm";
+/// The stage that waits for it first.
+const AFTER_BESIDE: &str = "explain";
 
 /// Stages that only run when they are named: what they need is not part of the project.
 const NAMED_STAGES: &[Stage] = &[xtask(REAL_PROGRAMS, REAL_PROGRAMS)];
@@ -177,15 +184,24 @@ pub fn run(args: &TestArgs, options: &Options) -> Result<ExitCode> {
     let own = std::env::current_exe().context("cannot find this program's own file")?;
     let mut rows = Vec::with_capacity(chosen.len());
     let started = Instant::now();
+    let mut beside: Option<Beside> = None;
     for (index, stage) in chosen.iter().enumerate() {
+        if stage.name == AFTER_BESIDE {
+            rows.extend(beside.take().map(Beside::end));
+        }
         let (number, count, minutes) = (index + 1, chosen.len(), started.elapsed().as_secs() / 60);
         announce(&format!("stage {number} of {count}, {minutes} min: {} ({})", stage.name, about(stage)));
-        rows.push(run_stage(stage, &own, args.programs.as_deref(), options)?);
+        if stage.name == BESIDE && number < count && process::processors() > 1 {
+            beside = Some(Beside::start(stage, &own, options)?);
+        } else {
+            rows.push(run_stage(stage, &own, args.programs.as_deref(), options)?);
+        }
     }
+    rows.extend(beside.take().map(Beside::end));
     if options.json {
         output::json(&rows)?;
     } else {
-        print(&rows);
+        print(&rows, started.elapsed());
     }
     let line = summary(&rows);
     if options.json {
@@ -259,6 +275,38 @@ fn run_stage(stage: &Stage, own: &Path, programs: Option<&Path>, options: &Optio
     Ok(Row { stage: stage.name, command: shown(stage), end, seconds: started.elapsed().as_secs_f64(), ok })
 }
 
+/// A stage that runs while others do.
+struct Beside {
+    row: Row,
+    child: std::io::Result<Child>,
+    output: File,
+    started: Instant,
+}
+
+impl Beside {
+    fn start(stage: &Stage, own: &Path, options: &Options) -> Result<Self> {
+        let output = tempfile::tempfile().context("cannot keep a stage's output")?;
+        let mut command = command(stage, own, options);
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
+        let row = Row { stage: stage.name, command: shown(stage), end: String::new(), seconds: 0.0, ok: false };
+        Ok(Self { row, child: command.spawn(), output, started: Instant::now() })
+    }
+
+    /// Waits for its end, and prints what it has said.
+    fn end(self) -> Row {
+        let Self { mut row, child, mut output, started } = self;
+        (row.ok, row.end) = match child.and_then(|mut child| child.wait()) {
+            Ok(status) => (status.success(), status.to_string()),
+            Err(error) => (false, format!("cannot be started: {error}")),
+        };
+        row.seconds = started.elapsed().as_secs_f64();
+        announce(&format!("the output of stage {}", row.stage));
+        // A closed standard error must not end the tests.
+        let _ = output.rewind().and_then(|()| std::io::copy(&mut output, &mut std::io::stderr().lock()));
+        row
+    }
+}
+
 fn command(stage: &Stage, own: &Path, options: &Options) -> Command {
     let mut command = match stage.program {
         Program::Cargo(environment) => {
@@ -289,14 +337,13 @@ fn shown(stage: &Stage) -> String {
     }
 }
 
-fn print(rows: &[Row]) {
+fn print(rows: &[Row], elapsed: Duration) {
     let mut table = output::table(&["stage", "#seconds", "result"]);
     for row in rows {
         let result = if row.ok { output::good("ok") } else { output::bad(&format!("FAIL: {}", row.end)) };
         table.add_row([row.stage.to_owned(), format!("{:.1}", row.seconds), result]);
     }
-    let total: f64 = rows.iter().map(|row| row.seconds).sum();
-    table.add_row(["all".to_owned(), output::seconds(Duration::from_secs_f64(total)), String::new()]);
+    table.add_row(["all".to_owned(), output::seconds(elapsed), String::new()]);
     crate::say!("\n{table}");
     for row in rows.iter().filter(|row| !row.ok) {
         crate::say!("{} {}; repeat it with: {}", output::bad("failed:"), row.stage, row.command);
@@ -320,6 +367,16 @@ mod tests {
 
     fn options(offline: bool) -> Options {
         Options { offline, testbed: "/t".into(), json: false }
+    }
+
+    #[test]
+    fn only_stages_that_build_nothing_run_beside_another() {
+        let all = names(&[], &[]);
+        let place = |wanted: &str| all.iter().position(|name| *name == wanted).unwrap();
+        let beside = &all[place(BESIDE) + 1..place(AFTER_BESIDE)];
+        let quiet = ["operations", "environment", "backend-ops", "kld", "splits"];
+        assert!(beside.iter().all(|name| quiet.iter().any(|quiet| name.starts_with(quiet))), "{beside:?}");
+        assert!(!beside.is_empty());
     }
 
     #[test]

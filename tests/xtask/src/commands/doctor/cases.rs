@@ -8,15 +8,15 @@ use std::path::Path;
 
 pub type Variables = &'static [(&'static str, &'static str)];
 
-/// How a machine is mended.
-pub enum Mend {
-    /// It has these variables instead: what the mend says is done to the simulated machine.
+/// How a machine is fixed.
+pub enum Fix {
+    /// It has these variables instead: what the fix says is done to the simulated machine.
     Machine(Variables),
-    /// The command in the mend that begins so is run.
+    /// The command in the fix that begins so is run.
     Command(&'static str),
-    /// The command in the mend writes a file of limits, and a login takes them over.
+    /// The command in the fix writes a file of limits, and a login takes them over.
     Limits,
-    /// Files are changed as the mend says.
+    /// Files are changed as the fix says.
     Files(fn(&Path) -> Result<()>),
 }
 
@@ -29,24 +29,24 @@ pub struct Case {
     pub variables: Variables,
     /// What the shell runs before.
     pub before: &'static str,
-    /// The check that finds it, how bad it is, and words of cause and mend.
+    /// The check that finds it, how bad it is, and words of cause and fix.
     pub check: &'static str,
     pub level: &'static str,
     pub cause: &'static str,
-    pub mend: &'static str,
+    pub fix: &'static str,
     /// Whether `devices`, which runs nothing on an NPU, offers none.
     pub hides: bool,
-    pub mended: Mend,
+    pub fixed: Fix,
 }
 
 const fn machine(
     name: &'static str,
     variables: Variables,
     check: &'static str,
-    (cause, mend): (&'static str, &'static str),
-    mended: Mend,
+    (cause, fix): (&'static str, &'static str),
+    fixed: Fix,
 ) -> Case {
-    Case { name, prepare: |_| Ok(()), variables, before: "", check, level: "error", cause, mend, hides: true, mended }
+    Case { name, prepare: |_| Ok(()), variables, before: "", check, level: "error", cause, fix, hides: true, fixed }
 }
 
 const fn setup(case: Case) -> Case {
@@ -67,8 +67,8 @@ const KERNEL: &str = "AMDXDNA_SIM_KERNEL";
 /// In parts, since what is in quotes has to be a setting.
 const MISSPELT: &str = concat!("GGML_HSA_", "DEVCIES");
 /// As it was before it was broken.
-const IN_ORDER: Mend = Mend::Machine(&[]);
-const UNSET: Mend = Mend::Command("unset ");
+const IN_ORDER: Fix = Fix::Machine(&[]);
+const UNSET: Fix = Fix::Command("unset ");
 
 /// A generation's file for a PCI id that no built-in one has.
 fn new_generation(folder: &Path) -> Result<()> {
@@ -118,7 +118,7 @@ pub const CASES: &[Case] = &[
             &[(MACHINE, "pci=17f9:10")],
             "npu",
             ("no arch file names", "AIE_HAL_ARCH_PATH"),
-            Mend::Machine(&[(MACHINE, "pci=17f9:10"), ("AIE_HAL_ARCH_PATH", "FOLDER/arches")]),
+            Fix::Machine(&[(MACHINE, "pci=17f9:10"), ("AIE_HAL_ARCH_PATH", "FOLDER/arches")]),
         )
     },
     machine(
@@ -126,7 +126,7 @@ pub const CASES: &[Case] = &[
         &[(MACHINE, "firmware=0.0.0.1")],
         "npu",
         ("is older than", "update linux-firmware"),
-        Mend::Machine(&[(MACHINE, "firmware=1.1.2.65")]),
+        Fix::Machine(&[(MACHINE, "firmware=1.1.2.65")]),
     ),
     machine("an IOMMU that is off", &[(MACHINE, "iommu=off")], "open", ("cannot be opened", "AMD-Vi"), IN_ORDER),
     machine(
@@ -141,14 +141,14 @@ pub const CASES: &[Case] = &[
         &[(KERNEL, "7.2"), (MACHINE, "iommu=passthrough")],
         "open",
         ("cannot be opened", "iommu=pt"),
-        Mend::Machine(&[(KERNEL, "7.2"), (MACHINE, "iommu=passthrough,addresses=iova")]),
+        Fix::Machine(&[(KERNEL, "7.2"), (MACHINE, "iommu=passthrough,addresses=iova")]),
     ),
     at_work(machine(
         "no way to wait",
         &[(KERNEL, "6.14"), (MACHINE, "wait=none")],
         "open",
         ("no way to wait", "update the kernel"),
-        Mend::Machine(&[(KERNEL, "6.18")]),
+        Fix::Machine(&[(KERNEL, "6.18")]),
     )),
     at_work(machine(
         "firmware that makes no context any more",
@@ -207,7 +207,7 @@ pub const CASES: &[Case] = &[
             &[],
             "memlock",
             ("may lock 65536 bytes", "memlock unlimited"),
-            Mend::Limits,
+            Fix::Limits,
         ))
     },
     machine(
@@ -280,9 +280,9 @@ pub const CASES: &[Case] = &[
         &[("GGML_HSA_REFERENCE_KERNELS", "0")],
         "open",
         ("does not get it", "export GGML_HSA_COMPILERS=native"),
-        Mend::Command("export GGML_HSA_COMPILERS"),
+        Fix::Command("export GGML_HSA_COMPILERS"),
     ),
-    // A generation that the library compiles kernels for by itself, which is what the mend turns on again.
+    // A generation that the library compiles kernels for by itself, which is what the fix turns on again.
     machine(
         "no kernels, and compiling is off",
         &[("AMDXDNA_SIM_DEVICES", "aie2"), ("GGML_HSA_REFERENCE_KERNELS", "0"), ("GGML_HSA_JIT", "off")],
@@ -315,7 +315,7 @@ pub const CASES: &[Case] = &[
             &[("GGML_HSA_KERNEL_DIR", "FOLDER/closed")],
             "settings",
             ("a folder that cannot be read", "chmod -R u+rX"),
-            Mend::Command("chmod "),
+            Fix::Command("chmod "),
         ))
     },
     Case {
@@ -325,7 +325,7 @@ pub const CASES: &[Case] = &[
             &[("GGML_HSA_KERNEL_CACHE_DIR", "FOLDER/file/cache")],
             "cache",
             ("cannot be written", "export GGML_HSA_KERNEL_CACHE_DIR=DIR"),
-            Mend::Command("export "),
+            Fix::Command("export "),
         ))
     },
     // The library and ggml.
@@ -334,14 +334,14 @@ pub const CASES: &[Case] = &[
         &[("GGML_BACKEND_PATH", "FOLDER/old/libggml-hsa.so")],
         "library",
         ("names a file that does not exist", "ggml-hsa env"),
-        Mend::Command("eval "),
+        Fix::Command("eval "),
     )),
     setup(machine(
         "a variable with a folder",
         &[("GGML_BACKEND_PATH", FOLDER)],
         "library",
         ("is a folder", "ggml-hsa env"),
-        Mend::Command("eval "),
+        Fix::Command("eval "),
     )),
     Case {
         prepare: old_ggml,
@@ -350,7 +350,7 @@ pub const CASES: &[Case] = &[
             &[("LD_LIBRARY_PATH", "FOLDER/ggml")],
             "ggml",
             ("too old to have backends as libraries", "GGML_BACKEND_DL=ON"),
-            Mend::Files(|folder| Ok(fs::remove_dir_all(folder.join("ggml"))?)),
+            Fix::Files(|folder| Ok(fs::remove_dir_all(folder.join("ggml"))?)),
         ))
     },
 ];

@@ -54,20 +54,20 @@ impl Machine {
         variables.iter().map(|(name, value)| (*name, value.replace(FOLDER, &folder))).collect()
     }
 
-    /// The command in the text of a mend that begins with `begin`, with a folder for what it leaves to the user.
-    pub fn runnable(&self, mend: &str, begin: &str) -> Result<String> {
+    /// The command in the text of a fix that begins with `begin`, with a folder for what it leaves to the user.
+    pub fn runnable(&self, fix: &str, begin: &str) -> Result<String> {
         // What is between backticks is a command.
-        let mut commands = mend.split('`').skip(1).step_by(2);
+        let mut commands = fix.split('`').skip(1).step_by(2);
         let command = commands.find(|command| command.starts_with(begin));
-        let command = command.with_context(|| format!("no command `{begin}...` in `{mend}`"))?;
+        let command = command.with_context(|| format!("no command `{begin}...` in `{fix}`"))?;
         Ok(command.replace("=DIR", &format!("={}", self.folder.path().join("cache").display())))
     }
 
-    /// What a login does that reads the file of limits which the mend's command writes, here into the folder: pam_limits sets both
+    /// What a login does that reads the file of limits which the fix's command writes, here into the folder: pam_limits sets both
     /// limits, and who may not raise the machine's own comes as far as that.
-    pub fn login(&self, mend: &str) -> Result<String> {
+    pub fn login(&self, fix: &str) -> Result<String> {
         const PLACE: &str = "sudo tee /etc/security/limits.d/70-npu.conf";
-        let command = self.runnable(mend, "printf ")?;
+        let command = self.runnable(fix, "printf ")?;
         ensure!(command.ends_with(PLACE), "`{command}` does not end with `{PLACE}`");
         let file = self.folder.path().join("70-npu.conf");
         let written = command.replace(PLACE, &format!("cat > '{}'", file.display()));

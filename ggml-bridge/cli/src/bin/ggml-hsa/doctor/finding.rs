@@ -25,28 +25,28 @@ pub struct Finding {
     pub level: Level,
     /// What was found.
     pub text: String,
-    /// What mends it: a command to paste where there is one.
-    pub mend: Option<String>,
+    /// How to fix it: a command to paste where there is one.
+    pub fix: Option<String>,
 }
 
 impl Finding {
     /// As it has to be.
     pub fn ok(check: &'static str, text: impl Into<String>) -> Self {
-        Self { check, level: Level::Ok, text: text.into(), mend: None }
+        Self { check, level: Level::Ok, text: text.into(), fix: None }
     }
 
     /// Good to know.
     pub fn note(check: &'static str, text: impl Into<String>) -> Self {
-        Self { check, level: Level::Note, text: text.into(), mend: None }
+        Self { check, level: Level::Note, text: text.into(), fix: None }
     }
 
     /// Works with a reservation.
-    pub fn warning(check: &'static str, text: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { check, level: Level::Warning, text: text.into(), mend: Some(mend.into()) }
+    pub fn warning(check: &'static str, text: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { check, level: Level::Warning, text: text.into(), fix: Some(fix.into()) }
     }
 
     /// Keeps llama.cpp from using the NPU.
-    pub fn error(check: &'static str, text: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { check, level: Level::Error, text: text.into(), mend: Some(mend.into()) }
+    pub fn error(check: &'static str, text: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { check, level: Level::Error, text: text.into(), fix: Some(fix.into()) }
     }
 }

@@ -1,4 +1,4 @@
-//! `ggml-hsa doctor`: what of this machine stands between llama.cpp and its NPU, each with what mends it.
+//! `ggml-hsa doctor`: what of this machine stands between llama.cpp and its NPU, each with how to fix it.
 //!
 //! A check is a small function over a [`Machine`], which is this one or a tree of files in a test: so that every broken
 //! machine that a check is for is a row of a table of tests. What only shows when an NPU is opened is found by opening it, as
@@ -33,7 +33,7 @@ use std::process::ExitCode;
   ggml-hsa doctor --record npu.json         the report and the kernel's answers, in a file for a bug report
   ggml-hsa doctor --replay npu.json         the same calls on a simulated NPU: which answers differ
 
-Each line is ok, note, warning or error; warnings and errors have a mend. NPUs are opened, and an empty kernel runs on each,
+Each line is ok, note, warning or error; warnings and errors have a fix. NPUs are opened, and an empty kernel runs on each,
 unless --closed is given. The report names neither the user nor the user's directory, so that it can be part of a bug report; a
 record also leaves out the machine's name and all paths that are not the system's.
 
@@ -105,7 +105,7 @@ fn print(finding: &Finding) {
         Level::Error => (Shade::Bad, "error"),
     };
     say(&format!("{}  {:<11}  {}", shaded(shade, &format!("{level:<7}")), finding.check, finding.text));
-    if let Some(mend) = &finding.mend {
-        say(&format!("{:22}mend: {}", "", shaded(Shade::Strong, mend)));
+    if let Some(fix) = &finding.fix {
+        say(&format!("{:22}fix: {}", "", shaded(Shade::Strong, fix)));
     }
 }

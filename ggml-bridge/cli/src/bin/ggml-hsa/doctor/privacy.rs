@@ -58,7 +58,7 @@ impl Redactor {
 
     /// `finding` without them.
     pub fn clean(&self, finding: Finding) -> Finding {
-        Finding { text: self.text(&finding.text), mend: finding.mend.map(|mend| self.text(&mend)), ..finding }
+        Finding { text: self.text(&finding.text), fix: finding.fix.map(|fix| self.text(&fix)), ..finding }
     }
 
     /// The user's directory becomes `~`, a folder that is called like the user `$USER`.

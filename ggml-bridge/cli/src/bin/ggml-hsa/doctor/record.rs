@@ -52,7 +52,7 @@ pub struct Versions {
     pub amdxdna: Option<String>,
 }
 
-/// A line of the report, without its mend.
+/// A line of the report, without its fix.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedFinding {
     /// What was looked at.

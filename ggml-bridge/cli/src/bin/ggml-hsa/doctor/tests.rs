@@ -1,7 +1,7 @@
-//! Broken machines: each one's report names the cause and a mend, and after the mend there is nothing left to report.
+//! Broken machines: each one's report names the cause and a fix, and after the fix there is nothing left to report.
 //!
 //! A machine is a tree of files that a test process looks at. A row breaks a machine in order, and does to the tree
-//! what the mend does to a machine.
+//! what the fix does to a machine.
 
 mod broken;
 mod broken_machines;
@@ -47,9 +47,9 @@ fn passing_addresses_through_is_a_note() {
 }
 
 #[test]
-fn every_broken_machine_is_named_with_a_mend_that_works() {
+fn every_broken_machine_is_named_with_a_fix_that_works() {
     let mut failures = Vec::new();
-    for Broken { name, breaks, check, level, cause, mend, mends } in broken() {
+    for Broken { name, breaks, check, level, cause, fix, fixes } in broken() {
         let mut rig = Rig::new();
         breaks(&mut rig);
         let found = problems(&rig);
@@ -57,15 +57,15 @@ fn every_broken_machine_is_named_with_a_mend_that_works() {
         match named {
             None => failures.push(format!("{name}: no `{check}` with `{cause}` in {found:#?}")),
             Some(finding) if finding.level != *level => failures.push(format!("{name}: {finding:?}")),
-            Some(finding) if !finding.mend.as_ref().is_some_and(|text| text.contains(mend)) => {
-                failures.push(format!("{name}: `{mend}` is not in {finding:#?}"));
+            Some(finding) if !finding.fix.as_ref().is_some_and(|text| text.contains(fix)) => {
+                failures.push(format!("{name}: `{fix}` is not in {finding:#?}"));
             }
             Some(_) => {}
         }
-        mends(&mut rig);
+        fixes(&mut rig);
         let left = problems(&rig);
         if !left.is_empty() {
-            failures.push(format!("{name}: after the mend there is {left:#?}"));
+            failures.push(format!("{name}: after the fix there is {left:#?}"));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
@@ -80,7 +80,7 @@ fn names_of_the_user_are_in_no_finding() {
         let machine = rig.machine();
         let redactor = super::privacy::Redactor::of(&machine);
         for finding in checks::all(&machine).into_iter().map(|finding| redactor.clean(finding)) {
-            let text = format!("{} {}", finding.text, finding.mend.unwrap_or_default());
+            let text = format!("{} {}", finding.text, finding.fix.unwrap_or_default());
             assert!(!text.contains("/home/ada"), "{}: {text}", broken.name);
         }
     }

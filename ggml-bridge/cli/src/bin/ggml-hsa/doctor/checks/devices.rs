@@ -37,11 +37,11 @@ pub fn npus(machine: &Machine) -> Vec<Finding> {
             findings.push(Finding::ok("npu", format!("{name}{node}{firmware}: nothing is in its way from outside")));
         }
         for obstacle in &npu.obstacles {
-            let (cause, mend) = obstacle.cause_and_mend();
+            let (cause, fix) = obstacle.cause_and_fix();
             findings.push(Finding::error(
                 "npu",
                 format!("{name}: {cause}"),
-                mend.unwrap_or_else(|| "`sudo dmesg | grep amdxdna` may say more".to_owned()),
+                fix.unwrap_or_else(|| "`sudo dmesg | grep amdxdna` may say more".to_owned()),
             ));
         }
     }
@@ -59,8 +59,8 @@ pub fn lockable_memory(machine: &Machine) -> Vec<Finding> {
     let limits = survey.warnings.iter().filter(|warning| matches!(warning, Warning::LockableMemory { .. }));
     let mut findings: Vec<Finding> = limits
         .map(|warning| {
-            let (cause, mend) = warning.cause_and_mend();
-            Finding::warning("memlock", cause, mend.unwrap_or_default())
+            let (cause, fix) = warning.cause_and_fix();
+            Finding::warning("memlock", cause, fix.unwrap_or_default())
         })
         .collect();
     if findings.is_empty() && !survey.npus.is_empty() {
@@ -100,8 +100,8 @@ pub fn opened(machine: &Machine) -> Vec<Finding> {
                 },
             ),
             Opening::Rejected { uri, reason } => {
-                let mend = mend_of(&reason);
-                Finding::error("open", format!("{uri}: {reason}"), mend)
+                let fix = fix_of(&reason);
+                Finding::error("open", format!("{uri}: {reason}"), fix)
             }
         });
     }
@@ -117,8 +117,8 @@ const CORRECT_URI: &str =
     "correct GGML_HSA_DEVICES with a URI that `ggml-hsa devices` lists, or `unset GGML_HSA_DEVICES`";
 
 /// The command for what opening says, whose message has the whole story.
-fn mend_of(reason: &str) -> String {
-    let mends = [
+fn fix_of(reason: &str) -> String {
+    let fixes = [
         (
             "another program holds the NPU",
             "stop the program that `sudo lsof /dev/accel/accel*` shows, or close what uses the NPU",
@@ -147,6 +147,6 @@ fn mend_of(reason: &str) -> String {
         ("ulimit -l", LOCK_MORE),
         ("ulimit -n", "`ulimit -n 4096`"),
     ];
-    let known = mends.iter().find(|(words, _)| reason.contains(words)).map(|(_, mend)| (*mend).to_owned());
+    let known = fixes.iter().find(|(words, _)| reason.contains(words)).map(|(_, fix)| (*fix).to_owned());
     known.unwrap_or_else(|| "the message says what to do; `sudo dmesg | grep amdxdna` may say more".to_owned())
 }

@@ -117,8 +117,8 @@ fn library(machine: &Machine, folder: &std::path::Path, real: &std::path::Path) 
         return Finding::error("ggml", text, INSTALL);
     }
     if version.is_some_and(Version::is_newer_than_known) {
-        let mend = "if llama.cpp does not list the device, update this library";
-        return Finding::warning("ggml", format!("{layout_text}; newer than any this library was compared with"), mend);
+        let fix = "if llama.cpp does not list the device, update this library";
+        return Finding::warning("ggml", format!("{layout_text}; newer than any this library was compared with"), fix);
     }
     Finding::ok("ggml", layout_text)
 }

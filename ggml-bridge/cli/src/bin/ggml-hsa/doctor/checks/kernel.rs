@@ -40,9 +40,9 @@ pub fn module(machine: &Machine) -> Vec<Finding> {
         let version = module.version.as_ref().map_or_else(String::new, |version| format!(" {version}"));
         findings.push(Finding::ok("driver", format!("amdxdna{version} is loaded")));
     }
-    let barred = |text: String, mend: String| match loaded {
-        Some(_) => Finding::warning("driver", format!("{text}: it will be missing after the next start"), mend),
-        None => Finding::error("driver", text, mend),
+    let barred = |text: String, fix: String| match loaded {
+        Some(_) => Finding::warning("driver", format!("{text}: it will be missing after the next start"), fix),
+        None => Finding::error("driver", text, fix),
     };
     for option in ["modprobe.blacklist=amdxdna", "module_blacklist=amdxdna", "initcall_blacklist=amdxdna_mod_init"] {
         if machine.booted_with(option) {

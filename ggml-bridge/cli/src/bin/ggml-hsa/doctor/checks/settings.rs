@@ -72,8 +72,8 @@ pub fn paths(machine: &Machine) -> Vec<Finding> {
         let path = machine.environment.path(variable).filter(|path| path.is_absolute());
         path.map(|path| machine.file(path))
     };
-    let error = |variable: &Variable, what: &str, mend: String| {
-        Finding::error("settings", format!("{} names {what}", variable.name), mend)
+    let error = |variable: &Variable, what: &str, fix: String| {
+        Finding::error("settings", format!("{} names {what}", variable.name), fix)
     };
     let correct = |variable: &Variable| format!("correct it, or `unset {}`", variable.name);
     let mut findings = Vec::new();
@@ -87,8 +87,8 @@ pub fn paths(machine: &Machine) -> Vec<Finding> {
             findings.push(error(variable, "a file where a folder has to be", correct(variable)));
         } else if let Err(cause) = fs::read_dir(&path) {
             let what = format!("a folder that cannot be read: {cause}");
-            let mend = format!("`chmod -R u+rX \"${}\"`, as its owner", variable.name);
-            findings.push(error(variable, &what, mend));
+            let fix = format!("`chmod -R u+rX \"${}\"`, as its owner", variable.name);
+            findings.push(error(variable, &what, fix));
         }
     }
     findings

@@ -8,13 +8,13 @@ pub struct Broken {
     pub name: &'static str,
     /// What is done to a machine in order.
     pub breaks: fn(&mut Rig),
-    /// The check that finds it, how bad it is, and words of cause and mend.
+    /// The check that finds it, how bad it is, and words of cause and fix.
     pub check: &'static str,
     pub level: Level,
     pub cause: &'static str,
-    pub mend: &'static str,
-    /// What the mend does to the machine.
-    pub mends: fn(&mut Rig),
+    pub fix: &'static str,
+    /// What the fix does to the machine.
+    pub fixes: fn(&mut Rig),
 }
 
 /// A row of a table.
@@ -22,8 +22,8 @@ pub const fn row(
     name: &'static str,
     breaks: fn(&mut Rig),
     (check, level): (&'static str, Level),
-    (cause, mend): (&'static str, &'static str),
-    mends: fn(&mut Rig),
+    (cause, fix): (&'static str, &'static str),
+    fixes: fn(&mut Rig),
 ) -> Broken {
-    Broken { name, breaks, check, level, cause, mend, mends }
+    Broken { name, breaks, check, level, cause, fix, fixes }
 }
