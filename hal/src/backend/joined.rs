@@ -1,4 +1,4 @@
-//! Neighbours with one PDI, joined: one dispatch whose stream is their streams behind each other.
+//! Merges adjacent dispatches of one PDI into one, by concatenating their instruction streams.
 //!
 //! A chain has room for few dispatches, and each has a cost of its own. The stream of a dispatch ends when everything has arrived,
 //! so that the next one can follow in the same stream: barriers between them hold.

@@ -81,7 +81,7 @@ pub enum ArrayError {
         /// Behind the last byte in use.
         used_end: u32,
     },
-    /// A number that is no multiple of what it has to be.
+    /// A number that is not aligned.
     #[error("{what} is {value}, no multiple of {unit}")]
     Unaligned {
         /// What it is.

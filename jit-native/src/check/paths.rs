@@ -101,7 +101,7 @@ pub struct Paths<'p> {
     points: Vec<Point>,
     point_ids: HashMap<Point, usize>,
     states: Vec<State>,
-    /// Points to be gone on from, in this round and in the next.
+    /// The worklists of this round and of the next.
     waiting: BTreeSet<usize>,
     later: BTreeSet<usize>,
     /// The point that was gone on from last.

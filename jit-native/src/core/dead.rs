@@ -13,7 +13,7 @@ use std::collections::HashSet;
 /// Leaves of variables: the variable and the leaf's number within it.
 type Live = HashSet<(u32, u8)>;
 
-/// The program without what nobody reads.
+/// Removes dead code.
 ///
 /// Errors with a variable that is read on a way on which nothing has written it.
 pub(super) fn prune(variables: &[Variable], program: &[Node]) -> Result<Vec<Node>, CoreError> {

@@ -161,7 +161,7 @@ fn at_interval(
         let (cycle, row) = match found {
             Some(found) => found,
             None => {
-                // By force: somewhere new, and what is in the way goes.
+                // Force-place it somewhere new, and evict what conflicts.
                 let cycle = last[op].map_or(earliest, |last| earliest.max(last + 1));
                 (cycle, search.make_room(op, cycle)?)
             }

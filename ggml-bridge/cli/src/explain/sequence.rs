@@ -245,7 +245,7 @@ fn joinable(command: &Command) -> Option<&KernelArtifact> {
 }
 
 /// The commands as the queue runs them: between two barriers, dispatches with one PDI are next to each other where nothing else is
-/// between them in one context; first what goes on with what is before, last what goes on behind.
+/// between them in one context; the PDI of the previous group first, that of the next group last.
 fn ordered<'a>(list: &'a CommandList, contexts: &Contexts) -> Vec<&'a Command> {
     let mut groups: Vec<Vec<&Command>> = vec![Vec::new()];
     for command in list.commands() {

@@ -1,6 +1,6 @@
 //! Models whose graph is of another kind than a decoder of dense layers.
 //!
-//! They are told by tensors and keys that nothing else has, so that a family nobody listed is told as well.
+//! They are recognised by tensors and keys unique to them, and so is a family that no list names.
 
 use super::file::ModelFile;
 

@@ -55,7 +55,7 @@ pub enum Outcome {
         /// The error.
         how: String,
     },
-    /// It has begun. When nobody is at it any more, the program or the machine died meanwhile.
+    /// It has begun. Left over where the program or the machine died meanwhile.
     Begun,
 }
 

@@ -123,9 +123,9 @@ pub fn run(subject: Subject, arch: &Arch, open: &Arc<Open>, limit: Duration, rou
         match told.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(Event::Case(index)) => current = Some(index),
             Ok(Event::Ended(ended)) => return ended,
-            Err(RecvTimeoutError::Disconnected) => return Err("its thread has ended without a word".into()),
+            Err(RecvTimeoutError::Disconnected) => return Err("its thread exited without a result".into()),
             Err(RecvTimeoutError::Timeout) => {
-                let how = format!("it has not come to its end within {} seconds", limit.as_secs_f32());
+                let how = format!("no result within {} seconds", limit.as_secs_f32());
                 return match current {
                     Some(index) => {
                         let outcome = Outcome::Hung { case: names[index].clone(), how };

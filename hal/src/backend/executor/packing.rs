@@ -45,7 +45,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
                     pdis.push(pdi);
                 }
             }
-            // First what goes on with what is before, last what goes on behind.
+            // Put the PDI of the previous group first, and that of the next group last.
             pdis.sort_by_key(|pdi| (Some(*pdi) != before, Some(*pdi) == after));
             neighbours.sort_by_key(|command| {
                 joinable(*command).and_then(|(_, pdi)| pdis.iter().position(|other| *other == pdi))

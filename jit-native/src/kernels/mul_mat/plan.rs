@@ -59,7 +59,7 @@ pub(super) struct Tiling {
     pub tiles: usize,
     /// Whether the columns of all chunks stay in the core, in bf16; otherwise those of one do.
     pub resident: bool,
-    /// Whether those of a chunk have arrived as they are before the core is through with the chunk before.
+    /// Whether columns are prefetched: those of a chunk arrive while the core works on the one before.
     pub ahead: bool,
     /// Buffers for sums in a core, and in the mem tile for each core.
     pub sums: usize,

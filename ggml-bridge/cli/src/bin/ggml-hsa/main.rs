@@ -34,7 +34,7 @@ use std::process::ExitCode;
     after_help = "Examples:
   ggml-hsa run llama-cli -m model.gguf  llama.cpp on the NPU
   ggml-hsa devices                      every NPU, why it can or cannot be used, and the simulated ones
-  ggml-hsa doctor                       what of this machine is in the way, with what fixes it
+  ggml-hsa doctor                       find what is wrong with this machine and how to fix it
   ggml-hsa explain model.gguf           what a model would do: operations, kernels, memory, time
   ggml-hsa prebuild model.gguf          make its kernels now, so that a run compiles nothing
   ggml-hsa selftest                     whether the NPU computes right with the library's own kernels

@@ -1,4 +1,4 @@
-//! `ggml-hsa doctor`: what of this machine stands between llama.cpp and its NPU, each with how to fix it.
+//! `ggml-hsa doctor`: finds what on this machine keeps llama.cpp from its NPU, and how to fix it.
 //!
 //! A check is a small function over a [`Machine`], which is this one or a tree of files in a test: so that every broken
 //! machine that a check is for is a row of a table of tests. What only shows when an NPU is opened is found by opening it, as

@@ -34,7 +34,7 @@ pub fn npus(machine: &Machine) -> Vec<Finding> {
         if npu.usable() {
             let node = npu.node.as_ref().map_or_else(String::new, |node| format!(", {}", node.display()));
             let firmware = npu.firmware.as_ref().map_or_else(String::new, |version| format!(", firmware {version}"));
-            findings.push(Finding::ok("npu", format!("{name}{node}{firmware}: nothing is in its way from outside")));
+            findings.push(Finding::ok("npu", format!("{name}{node}{firmware}: no problem found without opening it")));
         }
         for obstacle in &npu.obstacles {
             let (cause, fix) = obstacle.cause_and_fix();
