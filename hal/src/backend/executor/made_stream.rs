@@ -31,7 +31,8 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         let addresses: Vec<Range<u64>> = arguments.iter().map(BufferRange::device_range).collect();
         let mut read = Vec::new();
         for argument in maker.reads() {
-            let missing = || failed(format!("its stream depends on argument {argument}, but there are {}", arguments.len()));
+            let missing =
+                || failed(format!("its stream depends on argument {argument}, but there are {}", arguments.len()));
             read.push(arguments.get(*argument).ok_or_else(missing).map_err(Self::stop(index))?);
         }
         let shown: Vec<Range<u64>> = read.iter().map(|range| range.device_range()).collect();
