@@ -108,6 +108,19 @@ mod tests {
         }
     }
 
+    /// Files of generations can share a name, as when a user tries another number of columns.
+    #[rstest]
+    fn kernels_are_for_the_columns_of_the_generation_asked_for(#[values("aie2", "aie2p")] generation: &str) {
+        let wide = ArchRegistry::builtin().get(generation).unwrap();
+        let mut narrow = (*wide).clone();
+        narrow.array.columns = 2;
+        for family in FAMILIES.iter().filter(|family| family.is_for(&wide)) {
+            let node = (family.cases)(&wide).swap_remove(0).node;
+            let [of_wide, of_narrow] = [&wide, &narrow].map(|arch| (family.build)(&node, arch).unwrap());
+            assert_ne!(of_wide.pdi(), of_narrow.pdi(), "{}", family.name);
+        }
+    }
+
     /// What the operation table takes and no program computes.
     #[rstest]
     #[case("ADD", DataType::I8, 2, "source 0 is i8; possible: f32, bf16")]

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 /// Arbiters of a switch (mlir-aie's target model).
 const ARBITERS: u8 = 6;
 /// What fits into the six bits of a lock.
-const LOCK_MAX: u32 = 63;
+pub(super) const LOCK_MAX: u32 = 63;
 
 pub(super) struct Check<'a> {
     pub arch: &'a Arch,

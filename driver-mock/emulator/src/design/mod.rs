@@ -27,6 +27,7 @@ mod arbiters;
 mod check;
 mod descriptor;
 mod in_flight;
+mod locks;
 mod place;
 mod position;
 mod program;
@@ -187,6 +188,7 @@ impl Design {
         if let Some(stream) = &stream {
             check.stream(stream);
         }
+        doubts.extend(locks::overfull(&tiles));
         doubts.extend(stream.iter().flat_map(|stream| rings::unfinished(&tiles, &routes, stream)));
         let (arguments, arguments_unknown) = arguments(source);
         Ok(Self {

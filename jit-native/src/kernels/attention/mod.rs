@@ -68,13 +68,14 @@ mod softmax;
 mod values;
 
 use super::{Family, NativeError};
+use crate::array::Memo;
 use crate::selftest;
 use aie_hal::{Arch, KernelArtifact};
 use aie_isa::Isa;
 use aie_ops::Node;
 use machine::Machine;
 use problem::Problem;
-use std::sync::OnceLock;
+use std::sync::Arc;
 
 const NAME: &str = "attention";
 const OPERATION: &str = "FLASH_ATTN_EXT";
@@ -89,16 +90,15 @@ pub static FAMILY: Family = Family {
     build,
 };
 
-/// The machine is the same for all nodes, and takes longer than everything else. Without and with hardware loops.
-static MACHINES: [OnceLock<Result<Machine, String>>; 2] = [const { OnceLock::new() }; 2];
+/// A machine is the same for all nodes.
+static MACHINES: Memo<(), Machine> = Memo::new();
 
-fn machine(arch: &Arch) -> Result<&'static Machine, NativeError> {
+fn machine(arch: &Arch) -> Result<Arc<Machine>, NativeError> {
     if arch.name != GENERATION {
         return Err(NativeError::Generation { family: NAME, arch: arch.name.to_string() });
     }
-    let machine = &MACHINES[usize::from(arch.hardware_loops)];
-    let machine = machine.get_or_init(|| Machine::new(arch, Isa::aie2()).map_err(|error| error.to_string()));
-    machine.as_ref().map_err(|reason| NativeError::Failed { family: NAME, reason: reason.clone() })
+    let machine = MACHINES.get(arch, (), || Machine::new(arch, Isa::aie2()));
+    machine.map_err(|reason| NativeError::Failed { family: NAME, reason })
 }
 
 fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
@@ -109,7 +109,7 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
     let machine = machine(arch)?;
     let problem = Problem::of(node).map_err(unsupported)?;
     let tiling = problem.tiling(machine.product.columns().len()).map_err(unsupported)?;
-    let stream = dispatch::stream(machine, &problem, tiling).map_err(|error| unsupported(error.to_string()))?;
+    let stream = dispatch::stream(&machine, &problem, tiling).map_err(|error| unsupported(error.to_string()))?;
     let name = format!("native-{OPERATION}");
     Ok(KernelArtifact::new(name, &*arch.name, arch.dev_gen, machine.product.configured().pdi(), stream)?)
 }

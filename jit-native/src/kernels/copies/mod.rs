@@ -25,7 +25,7 @@ pub mod rows;
 mod tests;
 
 use super::{Family, NativeError};
-use crate::array::{Dispatch, Pass, Passes};
+use crate::array::{Dispatch, Memo, Pass, Passes};
 use crate::core::LoopForm;
 use crate::selftest;
 use aie_hal::{Arch, KernelArtifact};
@@ -33,7 +33,7 @@ use aie_isa::Isa;
 use aie_ops::name::kernel_name;
 use aie_ops::{DataType, Node, Tensor, table};
 use movement::Movement;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Copies.
 pub static FAMILY: Family = Family {
@@ -50,22 +50,20 @@ const MOST_PHASES: u64 = 64;
 /// A column is worth its descriptors from this number of words on.
 const WORTH_A_COLUMN: u64 = 256;
 
-/// Designs that have been configured, by what they were made for.
-static CONFIGURED: Mutex<Vec<(Arch, Arc<Passes>)>> = Mutex::new(Vec::new());
+/// The design is the same for all nodes. Its cores pack where there is a program for them.
+static PASSES: Memo<(), Passes> = Memo::new();
 
-/// The design of a generation; made once. Its cores pack where there is a program for them.
+/// The design of a generation; made once.
 fn passes(arch: &Arch) -> Result<Arc<Passes>, NativeError> {
-    let mut configured = CONFIGURED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, passes)) = configured.iter().find(|(known, _)| known == arch) {
-        return Ok(passes.clone());
-    }
-    let program =
-        Isa::for_arch(&arch.name).map(|isa| pack::program(isa, LoopForm::of(arch))).transpose().map_err(failed)?;
-    let columns = u8::try_from(arch.array.columns).unwrap_or(u8::MAX);
-    let passes =
-        Arc::new(Passes::new(arch, columns, program.as_ref().map(|program| program.code.as_slice())).map_err(failed)?);
-    configured.push((arch.clone(), passes.clone()));
-    Ok(passes)
+    let make = || {
+        let isa = Isa::for_arch(&arch.name);
+        let program = isa.map(|isa| pack::program(isa, LoopForm::of(arch))).transpose();
+        let program = program.map_err(|error| error.to_string())?;
+        let columns = u8::try_from(arch.array.columns).unwrap_or(u8::MAX);
+        let code = program.as_ref().map(|program| program.code.as_slice());
+        Passes::new(arch, columns, code).map_err(|error| error.to_string())
+    };
+    PASSES.get(arch, (), make).map_err(failed)
 }
 
 fn failed(error: impl ToString) -> NativeError {

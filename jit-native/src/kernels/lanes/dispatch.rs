@@ -5,7 +5,7 @@ use super::functions::Repertoire;
 use super::program::{self, HEADER_WORDS, MOST_STEPS};
 use super::step::Step;
 use super::walk::{BUFFER_WORDS, Loop, RING_WORDS, Walk};
-use crate::array::{Dimension, Flow, Lane, Lanes, Region};
+use crate::array::{Dimension, Flow, Lane, Lanes, Memo, Region};
 use crate::core::LoopForm;
 use crate::kernels::NativeError;
 use aie_hal::{Arch, KernelArtifact};
@@ -13,7 +13,7 @@ use aie_isa::Isa;
 use aie_ops::Node;
 use aie_ops::name::kernel_name;
 use aie_ops::table;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Phases beyond which a node is rejected: its instruction stream would have megabytes.
 const MOST_PHASES: usize = 512;
@@ -60,26 +60,21 @@ pub struct Preparation {
     pub words: u64,
 }
 
-/// Lanes that have been configured, by what they were made for.
-static CONFIGURED: Mutex<Vec<(Arch, Repertoire, Arc<Lanes>)>> = Mutex::new(Vec::new());
+/// Lanes by the functions that their cores have.
+static LANES: Memo<Repertoire, Lanes> = Memo::new();
 
 /// The lanes of a generation with a program; made once.
 fn lanes(family: &'static str, repertoire: Repertoire, arch: &Arch) -> Result<Arc<Lanes>, NativeError> {
     let isa = Isa::for_arch(&arch.name);
     let isa = isa.ok_or_else(|| NativeError::Generation { family, arch: arch.name.clone() })?;
-    let mut configured = CONFIGURED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((.., lanes)) = configured.iter().find(|(known, program, _)| (known, *program) == (arch, repertoire)) {
-        return Ok(lanes.clone());
-    }
-    let failed = |reason: String| NativeError::Failed { family, reason };
-    let program = program::program(isa, repertoire, LoopForm::of(arch)).map_err(|error| failed(error.to_string()))?;
-    let data: Vec<(u32, Vec<u8>)> =
-        program.data.iter().map(|section| (section.offset, section.bytes.clone())).collect();
-    let columns = u8::try_from(arch.array.columns).unwrap_or(u8::MAX);
-    let lanes = Lanes::new(arch, columns, &program.code, &data).map_err(|error| failed(error.to_string()))?;
-    let lanes = Arc::new(lanes);
-    configured.push((arch.clone(), repertoire, lanes.clone()));
-    Ok(lanes)
+    let make = || {
+        let program = program::program(isa, repertoire, LoopForm::of(arch)).map_err(|error| error.to_string())?;
+        let data: Vec<(u32, Vec<u8>)> =
+            program.data.iter().map(|section| (section.offset, section.bytes.clone())).collect();
+        let columns = u8::try_from(arch.array.columns).unwrap_or(u8::MAX);
+        Lanes::new(arch, columns, &program.code, &data).map_err(|error| error.to_string())
+    };
+    LANES.get(arch, repertoire, make).map_err(|reason| NativeError::Failed { family, reason })
 }
 
 /// The kernel of `node` that does these works, one after the other.

@@ -38,7 +38,7 @@ fn busy(dtype: DataType, columns: usize, groups: usize, steps: usize) -> u64 {
     };
     let item = Item { matrix: [0, 0], first_column: 0, columns, first_row: 0, partial: None };
     let machine = machine(&aie2(), problem.purpose()).unwrap();
-    let stream = stream(machine, &problem, &[Phase { tiling, items: vec![item] }]).unwrap();
+    let stream = stream(&machine, &problem, &[Phase { tiling, items: vec![item] }]).unwrap();
     let mut device = Device::of(machine.product.configured());
     let mut buffers = [4 * rows * words, columns * words, 4 * rows * columns].map(|words| vec![0; words]);
     device.dispatch(&stream, &mut buffers).unwrap();

@@ -64,6 +64,7 @@ pub mod vectors;
 mod weights;
 
 use super::{Family, NativeError};
+use crate::array::Memo;
 use crate::core::LoopReport;
 use crate::selftest;
 use aie_hal::{Arch, KernelArtifact};
@@ -72,7 +73,7 @@ use aie_ops::Node;
 use machine::Machine;
 use problem::Problem;
 use program::Purpose;
-use std::sync::OnceLock;
+use std::sync::Arc;
 
 const NAME: &str = "product";
 const OPERATION: &str = "MUL_MAT";
@@ -87,14 +88,12 @@ pub static FAMILY: Family = Family {
     build,
 };
 
-/// A machine is the same for all nodes, and takes longer than everything else. By purpose, without and with hardware loops.
-static MACHINES: [[OnceLock<Result<Machine, String>>; 2]; 3] = [const { [const { OnceLock::new() }; 2] }; 3];
+/// A machine is the same for all nodes.
+static MACHINES: Memo<Purpose, Machine> = Memo::new();
 
-fn machine(arch: &Arch, purpose: Purpose) -> Result<&'static Machine, NativeError> {
+fn machine(arch: &Arch, purpose: Purpose) -> Result<Arc<Machine>, NativeError> {
     check_generation(arch)?;
-    let machine = MACHINES[purpose as usize][usize::from(arch.hardware_loops)]
-        .get_or_init(|| Machine::new(arch, Isa::aie2(), purpose).map_err(|error| error.to_string()));
-    machine.as_ref().map_err(failed)
+    MACHINES.get(arch, purpose, || Machine::new(arch, Isa::aie2(), purpose)).map_err(failed)
 }
 
 fn check_generation(arch: &Arch) -> Result<(), NativeError> {
@@ -108,10 +107,10 @@ fn check_generation(arch: &Arch) -> Result<(), NativeError> {
 ///
 /// # Errors
 /// As for a node.
-pub fn loops(arch: &Arch) -> Result<Vec<&'static LoopReport>, NativeError> {
+pub fn loops(arch: &Arch) -> Result<Vec<LoopReport>, NativeError> {
     let machines = [Purpose::Floats, Purpose::Integers, Purpose::Token].map(|purpose| machine(arch, purpose));
     let machines: Vec<_> = machines.into_iter().collect::<Result<_, _>>()?;
-    Ok(machines.into_iter().flat_map(|machine| &machine.loops).collect())
+    Ok(machines.iter().flat_map(|machine| machine.loops.iter().cloned()).collect())
 }
 
 fn failed(reason: impl ToString) -> NativeError {
@@ -132,7 +131,7 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
         None => (problem.purpose(), problem, problem.phases(columns).map_err(unsupported)?),
     };
     let machine = machine(arch, purpose)?;
-    let stream = dispatch::stream(machine, &problem, &phases).map_err(|error| unsupported(error.to_string()))?;
+    let stream = dispatch::stream(&machine, &problem, &phases).map_err(|error| unsupported(error.to_string()))?;
     let name = format!("native-{OPERATION}-{}", problem.weights.dtype());
     Ok(KernelArtifact::new(name, &*arch.name, arch.dev_gen, machine.product.configured().pdi(), stream)?)
 }

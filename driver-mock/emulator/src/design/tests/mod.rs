@@ -4,6 +4,7 @@ mod damaged;
 mod drawing;
 mod in_flight;
 mod kernel;
+mod locks;
 mod rings;
 mod routing;
 

@@ -75,13 +75,13 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
     let machine = machine(arch, Purpose::Token)?;
     let stream = if node.op.contains("NORM") {
         let norm = Norm::of(node)?;
-        dispatch::norm(machine, &norm, node.inputs().count() as u16).map_err(unsupported)?
+        dispatch::norm(&machine, &norm, node.inputs().count() as u16).map_err(unsupported)?
     } else {
         let work = elementwise::work(node, None)?;
         if !work.each_b.is_empty() || work.formats != [Format::F32; 3] {
             return Err(unsupported("only functions of f32 whose operands do not repeat within a row".into()));
         }
-        dispatch::elements(machine, &work, node.inputs().count() as u16).map_err(unsupported)?
+        dispatch::elements(&machine, &work, node.inputs().count() as u16).map_err(unsupported)?
     };
     let name = format!("native-{}", node.op);
     Ok(KernelArtifact::new(name, &*arch.name, arch.dev_gen, machine.product.configured().pdi(), stream)?)
