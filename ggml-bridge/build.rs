@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-/// The packs that are built in, and their list for `src/kernel_store.rs`.
+/// The packs that are built in, and their list for `src/kernels/kernel_store.rs`.
 fn embed() {
     println!("cargo:rerun-if-env-changed=GGML_HSA_EMBED_KERNELS");
     let mut packs = Vec::new();

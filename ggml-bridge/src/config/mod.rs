@@ -1,7 +1,7 @@
 //! The settings from the environment.
 //!
-//! The variables are declared, with what they mean, in [`crate::settings`] and those of the other crates; `docs/environment.md` lists them. Here is what their
-//! values are.
+//! The variables are declared, with what they mean, in [`crate::settings`] and those of the other crates; `docs/environment.md` lists
+//! them. Here is what their values are.
 //!
 //! A value that cannot be understood is an error message and the default, never the end of the program. Defaults that a build
 //! may change are in one file (`build_defaults`).

@@ -198,7 +198,11 @@ impl Check<'_> {
             if let Address::Host { byte } = descriptor.address
                 && byte < ARRAY_OFFSET
             {
-                self.add(tile, format!("{on}, whose address {byte:#x} is nothing: the host's memory begins at {ARRAY_OFFSET:#x}, and no operation puts an argument's there"));
+                let what = format!(
+                    "{on}, whose address {byte:#x} is below the host's memory, which begins at {ARRAY_OFFSET:#x}, and no operation \
+                     puts an argument's address there"
+                );
+                self.add(tile, what);
             }
             if tile.kind == TileKind::Shim
                 && channel.direction == Direction::MemoryToStream

@@ -1,10 +1,11 @@
 //! Locks that can come to more than they hold.
 //!
-//! A lock keeps six bits, and what happens above 63 was measured by no one. Descriptors pass on what they take: one that acquires as much
+//! A lock keeps six bits, and there is no public measurement of what happens above 63. Descriptors pass on what they take: one that acquires as much
 //! of a lock as it releases of another leaves the sum of both as it was. So the locks that descriptors connect with each other hold in all
 //! what they began with, and none of them can exceed that, provided that cores pass on what they take as well.
 //!
-//! Locks whose descriptors release more or less than they acquire have no such bound, and are left out: a run shows what they come to.
+//! Left out, since there is no such bound, are locks whose descriptors release more or less than they acquire, and tasks that a stream
+//! starts: a run shows what those come to.
 
 use super::Problem;
 use super::check::LOCK_MAX;

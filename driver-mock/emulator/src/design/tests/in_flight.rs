@@ -94,7 +94,7 @@ fn results(writer: &mut InstructionWriter, ahead: usize, descriptors: u8) {
         writer.push(&start(0));
         writer.wait(&result(0));
     },
-    "S2MM 0 runs BD 0, whose address 0x0 is nothing"
+    "S2MM 0 runs BD 0, whose address 0x0 is below the host's memory, which begins at 0x80000000"
 )]
 #[case::an_address_of_the_host(
     |writer: &mut InstructionWriter| {
