@@ -10,7 +10,7 @@ fn main() {
     println!("cargo::rerun-if-changed=src/model");
     for tables in [&model::AIE2, &model::AIE2P] {
         if let Err(error) = model::Isa::load(tables) {
-            panic!("instruction tables of {}: {error}", tables.name);
+            panic!("instruction tables of {}: {error}", tables.set.name());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! From bytes to bundles: the length, the format, and the instruction of each slot.
 
-use crate::{Format, Instruction, Isa, Kind, MOST_OPERANDS, Part, Register, Slot};
+use crate::{Format, Instruction, InstructionSet, Isa, Kind, MOST_OPERANDS, Part, Register, Slot};
 use arrayvec::ArrayVec;
 
 /// The value of an operand.
@@ -89,8 +89,11 @@ impl Isa {
     /// The length of a bundle in bytes, from its first byte.
     pub fn bundle_bytes(&self, first: u8) -> usize {
         // The generations number the sizes alike, but for the lowest bit.
-        let even_is_long = self.name() == "aie2";
-        match (first & 0xf) ^ u8::from(!even_is_long) {
+        let low = match self.set() {
+            InstructionSet::Aie2 => 0,
+            InstructionSet::Aie2p => 1,
+        };
+        match (first & 0xf) ^ low {
             1 => 2,
             9 => 4,
             5 | 13 => 6,

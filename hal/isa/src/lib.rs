@@ -55,10 +55,15 @@ impl Isa {
 
     /// The instruction set of a generation by its name in `hal`'s arch files. None if there are no tables for it.
     pub fn for_arch(name: &str) -> Option<&'static Self> {
-        match name {
-            "aie2" => Some(Self::aie2()),
-            "aie2p" => Some(Self::aie2p()),
-            _ => None,
+        let set = InstructionSet::ALL.into_iter().find(|set| set.name() == name)?;
+        Some(Self::of(set))
+    }
+
+    /// An instruction set.
+    pub fn of(set: InstructionSet) -> &'static Self {
+        match set {
+            InstructionSet::Aie2 => Self::aie2(),
+            InstructionSet::Aie2p => Self::aie2p(),
         }
     }
 }

@@ -11,6 +11,7 @@ use super::{Array, ArrayError, HostMemory, Result, host};
 use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::instructions::ARRAY_OFFSET;
 use aie_hal::format::register::TileKind;
+use aie_isa::InstructionSet;
 
 /// How often ports pass words on at most to make room for a word.
 const PASSES: usize = 64;
@@ -173,7 +174,10 @@ impl Array {
 
     /// What a channel of a mem tile pads with.
     fn padding(&self, index: usize, channel: usize) -> u32 {
-        if self.isa.name() == "aie2" { 0 } else { self.tiles[index].register(PAD_VALUES + 4 * channel as u32) }
+        match self.isa.set() {
+            InstructionSet::Aie2 => 0,
+            InstructionSet::Aie2p => self.tiles[index].register(PAD_VALUES + 4 * channel as u32),
+        }
     }
 
     fn dma_read(&mut self, site: Site, byte: u64, host: &mut impl HostMemory) -> Result<u32> {

@@ -8,6 +8,7 @@ use super::rounding::Saturation;
 use super::shape::Operands;
 use super::{Fault, MOST_BYTES};
 use super::{vector, width};
+use aie_isa::InstructionSet;
 
 /// Size of a register with 64 mantissas and eight exponents.
 const BLOCK_FLOAT_BYTES: usize = 72;
@@ -17,7 +18,7 @@ const BLOCK_FLOAT_BYTES: usize = 72;
 /// `cycle`: what a program reads as the number of cycles.
 pub fn compute(
     operation: &MicroOperation,
-    aie2p: bool,
+    set: InstructionSet,
     cycle: u64,
     inputs: &[Bytes; MOST_SOURCES],
     memory: &Bytes,
@@ -37,6 +38,7 @@ pub fn compute(
         _ => 8,
     };
     let source_count = operation.sources.len();
+    let is_strict = set == InstructionSet::Aie2p;
     let target_bytes = operation.targets.first().map_or(0, |target| usize::from(target.place.bytes));
     let unmodelled = |detail: String| Fault::Unmodelled { key: operation.instruction.key, detail };
     match operation.operation {
@@ -122,13 +124,13 @@ pub fn compute(
             let mut lanes = [0; MOST_BYTES];
             vector::broadcast(bits, &inputs[0], &mut lanes);
             // The second vector of the permutation is zero, as seen on silicon for AIE2.
-            shuffle(operation, aie2p, word(1), &lanes, &[0; MOST_BYTES], out)?;
+            shuffle(operation, set, word(1), &lanes, &[0; MOST_BYTES], out)?;
         }
         O::ExtractBroadcastShuffle(bits) => {
             let (lane, size) = (lane_of(operation, true, word(1), bits)?, bits as usize / 8);
             let mut lanes = [0; MOST_BYTES];
             vector::broadcast(bits, &inputs[0][lane * size..(lane + 1) * size], &mut lanes);
-            shuffle(operation, aie2p, word(2), &lanes, &lanes, out)?;
+            shuffle(operation, set, word(2), &lanes, &lanes, out)?;
         }
         O::Extract(bits) => {
             let lane = lane_of(operation, true, word(1), bits)?;
@@ -136,31 +138,31 @@ pub fn compute(
             out[..8].copy_from_slice(&number.to_le_bytes());
         }
         O::ExtractBroadcast(bits) => {
-            let (lane, size) = (lane_of(operation, aie2p, word(1), bits)?, bits as usize / 8);
+            let (lane, size) = (lane_of(operation, is_strict, word(1), bits)?, bits as usize / 8);
             vector::broadcast(bits, &inputs[0][lane * size..(lane + 1) * size], out);
         }
         O::Insert(bits) => {
             // Lane 0, or that of the second source.
-            let lane = lane_of(operation, aie2p, if source_count == 2 { 0 } else { word(1) }, bits)?;
+            let lane = lane_of(operation, is_strict, if source_count == 2 { 0 } else { word(1) }, bits)?;
             out[..64].copy_from_slice(&inputs[0][..64]);
             lanes::set(out, bits, lane, lanes::get(&inputs[source_count - 1], 64, 0));
         }
         O::PushLow(bits) => vector::push_low(bits, &inputs[0], &inputs[1], out),
         O::PushHigh(bits) => vector::push_high(bits, &inputs[0], &inputs[1], out),
         O::Shift => {
-            let done = vector::shift(aie2p, &inputs[0], &inputs[1], word(2), out);
+            let done = vector::shift(set, &inputs[0], &inputs[1], word(2), out);
             done.ok_or_else(|| unmodelled(format!(" by {} bytes", word(2))))?;
         }
         O::Shuffle => {
             let mode = word(2);
             if source_bytes(0) == BLOCK_FLOAT_BYTES {
                 // The mode of the exponents is above that of the mantissas.
-                shuffle(operation, aie2p, mode & 0xff, &inputs[0], &inputs[1], out)?;
+                shuffle(operation, set, mode & 0xff, &inputs[0], &inputs[1], out)?;
                 let done =
                     vector::shuffle_exponents(mode >> 8, &inputs[0][64..72], &inputs[1][64..72], &mut out[64..72]);
                 done.ok_or_else(|| unmodelled(format!(" with mode {mode}")))?;
             } else {
-                shuffle(operation, aie2p, mode, &inputs[0], &inputs[1], out)?;
+                shuffle(operation, set, mode, &inputs[0], &inputs[1], out)?;
             }
         }
         O::Accumulate(accumulate) => {
@@ -177,7 +179,7 @@ pub fn compute(
                 left_bytes: source_bytes(first),
                 right_bytes: source_bytes(first + 1),
             };
-            let done = multiply::accumulate(accumulate, aie2p, &operands, out);
+            let done = multiply::accumulate(accumulate, set, &operands, out);
             done.ok_or_else(|| unmodelled(format!(" with configuration {:#x}", operands.configuration)))?;
         }
         O::Counter => out[..8].copy_from_slice(&cycle.to_le_bytes()),
@@ -189,14 +191,14 @@ pub fn compute(
 
 fn shuffle(
     operation: &MicroOperation,
-    aie2p: bool,
+    set: InstructionSet,
     mode: u32,
     a: &Bytes,
     b: &Bytes,
     out: &mut Bytes,
 ) -> Result<(), Fault> {
     let fault = || Fault::Unmodelled { key: operation.instruction.key, detail: format!(" with mode {mode}") };
-    vector::shuffle(aie2p, mode, a, b, out).ok_or_else(fault)
+    vector::shuffle(set, mode, a, b, out).ok_or_else(fault)
 }
 
 /// The lane that an index names. Some instructions of AIE2 take it modulo the number of lanes, as seen on silicon; where that has not been

@@ -91,7 +91,7 @@ impl Pipeline {
             }
             O::Unary(unary) => {
                 let a = self.word(operation, 0);
-                self.write_word(operation, 0, scalar::unary(unary, self.aie2p, a));
+                self.write_word(operation, 0, scalar::unary(unary, self.set, a));
             }
             O::SelectScalar { zero } => {
                 let [a, b, condition] = [0, 1, 2].map(|source| self.word(operation, source));

@@ -4,6 +4,7 @@ use super::lanes::{self, Bytes};
 use super::operation::Accumulate;
 use super::shape::{Configuration, Operands, Pattern, Shape, shape_aie2, shape_aie2p};
 use super::{MOST_BYTES, block_float, float};
+use aie_isa::InstructionSet;
 
 /// The most lanes of an accumulator, and the most elements of a factor.
 const MOST_LANES: usize = 64;
@@ -12,9 +13,12 @@ const MOST_ELEMENTS: usize = 128;
 /// Computes an accumulation.
 ///
 /// None when the configuration word names a shape, or asks for something, that no public source describes.
-pub fn accumulate(operation: Accumulate, aie2p: bool, operands: &Operands<'_>, out: &mut Bytes) -> Option<()> {
+pub fn accumulate(operation: Accumulate, set: InstructionSet, operands: &Operands<'_>, out: &mut Bytes) -> Option<()> {
     let word = Configuration(operands.configuration);
-    let shape = if aie2p { shape_aie2p(word.shape(), operands.left_bytes) } else { shape_aie2(word.shape()) };
+    let shape = match set {
+        InstructionSet::Aie2 => shape_aie2(word.shape()),
+        InstructionSet::Aie2p => shape_aie2p(word.shape(), operands.left_bytes),
+    };
     let negate_product = operation.negate_product ^ word.bit(11);
     let negate_first = operation.negate_first ^ word.bit(12);
     let negate_second = operation.negate_second ^ word.bit(13);
@@ -22,12 +26,12 @@ pub fn accumulate(operation: Accumulate, aie2p: bool, operands: &Operands<'_>, o
     let has_second = operation.accumulators > 1;
     // Negated terms of complex products have no model, nor has a lane type that is not the instruction's. AIE2's sums of integers look at
     // neither, as seen on silicon.
-    let sums_any = !aie2p && !operation.product && !operation.float;
+    let sums_any = set == InstructionSet::Aie2 && !operation.product && !operation.float;
     if !sums_any && (word.0 >> 16 != 0 || operation.float != (word.amode() == 2)) {
         return None;
     }
     let negations = [negate_first, negate_second, negate_product];
-    if aie2p && operation.product && word.shape() == (2, 1, 0) {
+    if set == InstructionSet::Aie2p && operation.product && word.shape() == (2, 1, 0) {
         return block_float::multiply(operands, [has_first, has_second], negations, out);
     }
     if operation.product && !shape.is_some_and(|shape| shape.fits(operands.left_bytes, operands.right_bytes)) {
@@ -37,7 +41,7 @@ pub fn accumulate(operation: Accumulate, aie2p: bool, operands: &Operands<'_>, o
         if word.bit(10) {
             return None;
         }
-        if aie2p && operation.product {
+        if set == InstructionSet::Aie2p && operation.product {
             return float::by_element(shape?, operands, [has_first, has_second], negations, out);
         }
         return float::sums(operation, shape, operands, [has_first, has_second], negations, out);
@@ -311,6 +315,7 @@ mod tests {
     #![expect(clippy::unusual_byte_groupings, reason = "the groups are the fields of the configuration word")]
 
     use super::*;
+    use InstructionSet::{Aie2, Aie2p};
     use rstest::rstest;
 
     const MULTIPLY: Accumulate = Accumulate {
@@ -322,7 +327,13 @@ mod tests {
         float: false,
     };
 
-    fn product(aie2p: bool, configuration: u32, left: &Bytes, right: &Bytes, sizes: [usize; 2]) -> Option<Bytes> {
+    fn product(
+        set: InstructionSet,
+        configuration: u32,
+        left: &Bytes,
+        right: &Bytes,
+        sizes: [usize; 2],
+    ) -> Option<Bytes> {
         let (zero, mut out) = ([0; 256], [0; 256]);
         let operands = Operands {
             first: &zero,
@@ -330,40 +341,40 @@ mod tests {
             left,
             right,
             configuration,
-            bytes: if aie2p { 256 } else { 128 },
+            bytes: if set == Aie2p { 256 } else { 128 },
             left_bytes: sizes[0],
             right_bytes: sizes[1],
         };
-        accumulate(MULTIPLY, aie2p, &operands, &mut out).map(|()| out)
+        accumulate(MULTIPLY, set, &operands, &mut out).map(|()| out)
     }
 
     /// Data counts up from 1; of the coefficients only those of point 2 are not zero, so every output is a data element further
     /// on times its channel's coefficient.
     #[rstest]
-    #[case(false, 0b010_01_00_0, 8, 32, 8)]
-    #[case(false, 0b011_01_00_0, 8, 32, 4)]
-    #[case(false, 0b100_01_00_0, 8, 32, 1)]
-    #[case(false, 0b011_11_01_0, 16, 16, 1)]
-    #[case(true, 0b010_01_00_0, 8, 64, 8)]
-    #[case(true, 0b100_01_00_0, 8, 64, 1)]
-    #[case(true, 0b001_11_01_0, 16, 32, 8)]
-    #[case(true, 0b011_11_01_0, 16, 32, 1)]
+    #[case(Aie2, 0b010_01_00_0, 8, 32, 8)]
+    #[case(Aie2, 0b011_01_00_0, 8, 32, 4)]
+    #[case(Aie2, 0b100_01_00_0, 8, 32, 1)]
+    #[case(Aie2, 0b011_11_01_0, 16, 16, 1)]
+    #[case(Aie2p, 0b010_01_00_0, 8, 64, 8)]
+    #[case(Aie2p, 0b100_01_00_0, 8, 64, 1)]
+    #[case(Aie2p, 0b001_11_01_0, 16, 32, 8)]
+    #[case(Aie2p, 0b011_11_01_0, 16, 32, 1)]
     fn convolutions_slide_over_the_data(
-        #[case] aie2p: bool,
+        #[case] set: InstructionSet,
         #[case] configuration: u32,
         #[case] bits: u32,
         #[case] lanes: usize,
         #[case] channels: usize,
     ) {
         let (mut data, mut coefficients) = ([0; 256], [0; 256]);
-        let bytes = if aie2p { 128 } else { 64 };
+        let bytes = if set == Aie2p { 128 } else { 64 };
         for index in 0..bytes * 8 / bits as usize {
             lanes::set(&mut data, bits, index, index as u64 + 1);
         }
         for channel in 0..channels {
             lanes::set(&mut coefficients, bits, 2 * channels + channel, channel as u64 + 3);
         }
-        let out = product(aie2p, configuration, &data, &coefficients, [bytes, 64]).unwrap();
+        let out = product(set, configuration, &data, &coefficients, [bytes, 64]).unwrap();
         let width = if configuration >> 1 & 3 == 0 { 32 } else { 64 };
         for lane in 0..lanes {
             let expected = (lane + 2 * channels + 1) * (lane % channels + 3);
@@ -374,12 +385,12 @@ mod tests {
     /// Every lane is its accumulator and the sum of its products, for all matrices of signed 16-bit numbers, also at the ends of
     /// their range.
     #[rstest]
-    #[case(false, 0b000_11_00_0, [4, 2, 8])]
-    #[case(false, 0b000_11_01_0, [2, 4, 8])]
-    #[case(false, 0b001_11_01_0, [4, 4, 4])]
-    #[case(true, 0b000_11_00_0, [8, 2, 8])]
-    #[case(true, 0b000_11_01_0, [4, 4, 8])]
-    fn signed_matrices_are_added(#[case] aie2p: bool, #[case] configuration: u32, #[case] sizes: [usize; 3]) {
+    #[case(Aie2, 0b000_11_00_0, [4, 2, 8])]
+    #[case(Aie2, 0b000_11_01_0, [2, 4, 8])]
+    #[case(Aie2, 0b001_11_01_0, [4, 4, 4])]
+    #[case(Aie2p, 0b000_11_00_0, [8, 2, 8])]
+    #[case(Aie2p, 0b000_11_01_0, [4, 4, 8])]
+    fn signed_matrices_are_added(#[case] set: InstructionSet, #[case] configuration: u32, #[case] sizes: [usize; 3]) {
         let [m, k, n] = sizes;
         let bits = if configuration >> 1 & 3 == 0 { 32 } else { 64 };
         let spread = |seed: u64, index: usize| (index as u64 + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
@@ -401,10 +412,10 @@ mod tests {
                 right: &right,
                 configuration: configuration | 0b11 << 8,
                 bytes: m * n * bits as usize / 8,
-                left_bytes: if aie2p { 128 } else { 64 },
-                right_bytes: if aie2p { 128 } else { 64 },
+                left_bytes: if set == Aie2p { 128 } else { 64 },
+                right_bytes: if set == Aie2p { 128 } else { 64 },
             };
-            accumulate(Accumulate { accumulators: 1, ..MULTIPLY }, aie2p, &operands, &mut out).unwrap();
+            accumulate(Accumulate { accumulators: 1, ..MULTIPLY }, set, &operands, &mut out).unwrap();
             for lane in 0..m * n {
                 let product = |term| {
                     let (row, column) = (lane / n, lane % n);
@@ -421,7 +432,7 @@ mod tests {
     fn a_factor_that_is_too_short_is_rejected() {
         // 64 elements of 16 bits.
         let zero = [0; 256];
-        assert!(product(true, 0b001_11_00_0, &zero, &zero, [128, 128]).is_some());
-        assert!(product(true, 0b001_11_00_0, &zero, &zero, [64, 128]).is_none());
+        assert!(product(Aie2p, 0b001_11_00_0, &zero, &zero, [128, 128]).is_some());
+        assert!(product(Aie2p, 0b001_11_00_0, &zero, &zero, [64, 128]).is_none());
     }
 }

@@ -12,7 +12,7 @@ use super::operation::Operation;
 use super::program::{Bundle, Program};
 use super::registers::{Layout, MOST_BYTES, Place, Registers, copy};
 use super::{Fault, Jumps, Loops, Reach, Surroundings, Wait};
-use aie_isa::{Access, DecodeError, Isa, share_bank};
+use aie_isa::{Access, DecodeError, InstructionSet, Isa, share_bank};
 
 /// Nothing acts later than this many cycles after its issue.
 const HORIZON: usize = 16;
@@ -64,7 +64,7 @@ struct Store {
 #[derive(Debug)]
 pub struct Pipeline {
     pub special: Special,
-    pub(super) aie2p: bool,
+    pub(super) set: InstructionSet,
     pub registers: Registers,
     /// The address of the next bundle.
     pub pc: u32,
@@ -135,7 +135,7 @@ impl Pipeline {
         registers.set(&special.core_id, core_id);
         Self {
             special,
-            aie2p: isa.name() == "aie2p",
+            set: isa.set(),
             registers,
             pc: 0,
             skew: 0,
@@ -246,7 +246,11 @@ impl Pipeline {
     /// Goes on at another address.
     #[inline]
     fn jump(&mut self, isa: &'static Isa, layout: &Layout, program: &mut Program, target: u32) -> Result<(), Fault> {
-        (self.pc, self.skew) = (target, if self.aie2p { target % LINE } else { 0 });
+        let skew = match self.set {
+            InstructionSet::Aie2 => 0,
+            InstructionSet::Aie2p => target % LINE,
+        };
+        (self.pc, self.skew) = (target, skew);
         let may = self.skew == 0
             || self.jumps == Jumps::Silicon
             || program.does_nothing(isa, layout, target - self.skew, target);
@@ -385,16 +389,16 @@ impl Pipeline {
             }
             (Operation::Store { narrow: None, .. }, _) => (None, &flight.inputs[0]),
             _ if operation.makes_one_piece => {
-                let (registers, target, cycle, aie2p) =
-                    (&mut self.registers, &operation.targets[0], self.cycle, self.aie2p);
+                let (registers, target, cycle, set) =
+                    (&mut self.registers, &operation.targets[0], self.cycle, self.set);
                 let time = flight.issued + u64::from(target.stage);
                 return registers.write_made(&target.place, time, target.bypass, |room| {
-                    compute(operation, aie2p, cycle, &flight.inputs, &flight.memory, room).map(|_| ())
+                    compute(operation, set, cycle, &flight.inputs, &flight.memory, room).map(|_| ())
                 });
             }
             _ => {
                 let output = &mut self.output;
-                (compute(operation, self.aie2p, self.cycle, &flight.inputs, &flight.memory, output)?, &**output)
+                (compute(operation, self.set, self.cycle, &flight.inputs, &flight.memory, output)?, &**output)
             }
         };
         if let Operation::Store { .. } = operation.operation {

@@ -2,6 +2,7 @@
 
 use super::operation::{Binary, Unary};
 use super::rounding;
+use aie_isa::InstructionSet;
 
 pub fn binary(operation: Binary, a: u32, b: u32, carry: bool) -> u32 {
     let shift = b.cast_signed();
@@ -39,11 +40,17 @@ pub fn carry(operation: Binary, a: u32, b: u32, carry: bool) -> bool {
     }
 }
 
-pub fn unary(operation: Unary, aie2p: bool, a: u32) -> u32 {
+pub fn unary(operation: Unary, set: InstructionSet, a: u32) -> u32 {
     match operation {
         Unary::Abs => a.cast_signed().wrapping_abs().cast_unsigned(),
         // AIE2 counts the sign bit, as seen on silicon; AIE2P does not, as AMD's executor has it.
-        Unary::LeadingSignBits => (a ^ (a.cast_signed() >> 31).cast_unsigned()).leading_zeros() - u32::from(aie2p),
+        Unary::LeadingSignBits => {
+            let with_sign = (a ^ (a.cast_signed() >> 31).cast_unsigned()).leading_zeros();
+            match set {
+                InstructionSet::Aie2 => with_sign,
+                InstructionSet::Aie2p => with_sign - 1,
+            }
+        }
         Unary::LeadingZeros => a.leading_zeros(),
         Unary::Population => a.count_ones(),
         Unary::IsZero => (a == 0).into(),
@@ -68,7 +75,8 @@ mod tests {
 
     #[test]
     fn functions_are_of_fp32() {
-        let of = |function, x: f32| f32::from_bits(unary(Unary::Function(function), true, x.to_bits()));
+        let of =
+            |function, x: f32| f32::from_bits(unary(Unary::Function(function), InstructionSet::Aie2p, x.to_bits()));
         assert_eq!(of(Function::Reciprocal, 4.0), 0.25);
         assert_eq!(of(Function::Reciprocal, 3.0).to_bits(), 0x3eaa_aaab);
         assert_eq!(of(Function::Reciprocal, -0.0), f32::NEG_INFINITY);

@@ -2,6 +2,7 @@
 
 use super::lanes::{self, Bytes};
 use super::operation::{Compare, LaneType, Lanes};
+use aie_isa::InstructionSet;
 
 const BITS: u32 = 512;
 const BYTES: usize = 64;
@@ -105,9 +106,9 @@ pub fn push_high(bits: u32, vector: &Bytes, value: &[u8], out: &mut Bytes) {
 }
 
 /// 64 bytes from byte `from` on of `a` followed by `b`. Beyond both, AIE2 has zeros, as seen on silicon; None for other amounts above 64.
-pub fn shift(aie2p: bool, a: &Bytes, b: &Bytes, from: u32, out: &mut Bytes) -> Option<()> {
+pub fn shift(set: InstructionSet, a: &Bytes, b: &Bytes, from: u32, out: &mut Bytes) -> Option<()> {
     let from = usize::try_from(from).ok()?;
-    if !aie2p && from >= 2 * BYTES {
+    if set == InstructionSet::Aie2 && from >= 2 * BYTES {
         out[..BYTES].fill(0);
         return Some(());
     }
@@ -205,10 +206,13 @@ fn transpose((bits, rows, columns): (u32, usize, usize), first: usize, from: &[u
 }
 
 /// Permutes elements of two vectors by a mode; None for modes whose meaning is not public. Of AIE2 all modes are known from silicon.
-pub fn shuffle(aie2p: bool, mode: u32, a: &Bytes, b: &Bytes, out: &mut Bytes) -> Option<()> {
+pub fn shuffle(set: InstructionSet, mode: u32, a: &Bytes, b: &Bytes, out: &mut Bytes) -> Option<()> {
     // AIE2 looks at six bits.
-    let mode = if aie2p { mode } else { mode & 63 };
-    if !aie2p && mode >= 48 {
+    let mode = match set {
+        InstructionSet::Aie2 => mode & 63,
+        InstructionSet::Aie2p => mode,
+    };
+    if set == InstructionSet::Aie2 && mode >= 48 {
         out[..BYTES].fill(0);
         out[0] = a[0];
         return Some(());
@@ -222,7 +226,7 @@ pub fn shuffle(aie2p: bool, mode: u32, a: &Bytes, b: &Bytes, out: &mut Bytes) ->
         }
         return Some(());
     }
-    if let Some(matrix) = single(mode).or_else(|| grouped(mode).filter(|_| !aie2p)) {
+    if let Some(matrix) = single(mode).or_else(|| grouped(mode).filter(|_| set == InstructionSet::Aie2)) {
         transpose(matrix, 0, a, out);
         return Some(());
     }
@@ -271,13 +275,13 @@ mod tests {
     #[test]
     fn two_columns_are_split_into_even_and_odd_elements() {
         let ((a, b), mut out) = (counting(), [0; 256]);
-        shuffle(true, 2, &a, &b, &mut out).unwrap();
+        shuffle(InstructionSet::Aie2p, 2, &a, &b, &mut out).unwrap();
         assert_eq!(out[..6], [0, 1, 4, 5, 8, 9]);
-        shuffle(true, 3, &a, &b, &mut out).unwrap();
+        shuffle(InstructionSet::Aie2p, 3, &a, &b, &mut out).unwrap();
         assert_eq!(out[..6], [2, 3, 6, 7, 10, 11]);
-        shuffle(true, 23, &a, &b, &mut out).unwrap();
+        shuffle(InstructionSet::Aie2p, 23, &a, &b, &mut out).unwrap();
         assert_eq!(out[..BYTES], b[..BYTES]);
-        assert!(shuffle(true, 46, &a, &b, &mut out).is_none());
+        assert!(shuffle(InstructionSet::Aie2p, 46, &a, &b, &mut out).is_none());
     }
 
     #[test]
@@ -285,8 +289,8 @@ mod tests {
         let (a, b) = counting();
         for mode in (0..28).chain(30..34).step_by(2) {
             let (mut low, mut high) = ([0; 256], [0; 256]);
-            shuffle(true, mode, &a, &b, &mut low).unwrap();
-            shuffle(true, mode + 1, &a, &b, &mut high).unwrap();
+            shuffle(InstructionSet::Aie2p, mode, &a, &b, &mut low).unwrap();
+            shuffle(InstructionSet::Aie2p, mode + 1, &a, &b, &mut high).unwrap();
             let mut all = [&low[..BYTES], &high[..BYTES]].concat();
             all.sort_unstable();
             assert!(all.into_iter().eq(0..128), "mode {mode}");
@@ -296,18 +300,18 @@ mod tests {
     #[test]
     fn single_vectors_are_transposed_and_flipped() {
         let ((a, b), mut out) = (counting(), [0; 256]);
-        shuffle(true, 28, &a, &b, &mut out).unwrap();
+        shuffle(InstructionSet::Aie2p, 28, &a, &b, &mut out).unwrap();
         assert_eq!(out[..8], [0, 1, 8, 9, 16, 17, 24, 25]);
-        shuffle(true, 50, &a, &b, &mut out).unwrap();
+        shuffle(InstructionSet::Aie2p, 50, &a, &b, &mut out).unwrap();
         assert_eq!((out[0], out[8], out[32]), (0, 16, 8));
-        shuffle(true, 38, &a, &b, &mut out).unwrap();
+        shuffle(InstructionSet::Aie2p, 38, &a, &b, &mut out).unwrap();
         assert_eq!(out[..8], [2, 3, 0, 1, 6, 7, 4, 5]);
-        shuffle(true, 54, &a, &b, &mut out).unwrap();
+        shuffle(InstructionSet::Aie2p, 54, &a, &b, &mut out).unwrap();
         assert_eq!(out[..5], [60, 61, 62, 63, 56]);
-        shuffle(true, 55, &a, &b, &mut out).unwrap();
+        shuffle(InstructionSet::Aie2p, 55, &a, &b, &mut out).unwrap();
         assert_eq!(out[..5], [3, 2, 1, 0, 7]);
         for mode in [28, 29, 34, 35, 36, 37, 38, 44, 45, 48, 49, 50, 51, 54, 55] {
-            shuffle(true, mode, &a, &b, &mut out).unwrap();
+            shuffle(InstructionSet::Aie2p, mode, &a, &b, &mut out).unwrap();
             let mut all = out[..BYTES].to_vec();
             all.sort_unstable();
             assert!(all.into_iter().eq(0..64), "mode {mode}");
@@ -329,9 +333,9 @@ mod tests {
     #[test]
     fn shifts_and_pushes_move_bytes() {
         let ((a, b), mut out) = (counting(), [0; 256]);
-        shift(true, &a, &b, 3, &mut out).unwrap();
+        shift(InstructionSet::Aie2p, &a, &b, 3, &mut out).unwrap();
         assert_eq!((out[0], out[60], out[61]), (3, 63, 64));
-        assert!(shift(true, &a, &b, 65, &mut out).is_none());
+        assert!(shift(InstructionSet::Aie2p, &a, &b, 65, &mut out).is_none());
         push_low(16, &[9, 8], &a, &mut out);
         assert_eq!(out[..4], [9, 8, 0, 1]);
         push_high(32, &a, &[9, 8, 7, 6], &mut out);

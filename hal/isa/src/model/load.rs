@@ -5,6 +5,7 @@
 //! formats and instructions; every operand has a timing.
 
 use super::instruction::{Access, Direction, Extension, Flags, Form, Immediate, Instruction, Kind, Operand, Part};
+use super::instruction_set::InstructionSet;
 use super::timing::{Bypass, Port, Timing, Unit, UnitUse};
 use super::{Format, Isa, MOST_OPERANDS, Register, RegisterClass, RegisterInfo, Slot};
 use std::collections::HashMap;
@@ -12,8 +13,8 @@ use std::collections::HashMap;
 /// The tables of one instruction set, as text.
 #[derive(Debug)]
 pub struct Tables {
-    /// The generation's name.
-    pub name: &'static str,
+    /// Which it is.
+    pub set: InstructionSet,
     bundles: &'static str,
     instructions: &'static str,
     registers: &'static str,
@@ -22,7 +23,7 @@ pub struct Tables {
 
 /// The tables of XDNA (npu1).
 pub const AIE2: Tables = Tables {
-    name: "aie2",
+    set: InstructionSet::Aie2,
     bundles: include_str!("../../data/aie2/bundles.tsv"),
     instructions: include_str!("../../data/aie2/instructions.tsv"),
     registers: include_str!("../../data/aie2/registers.tsv"),
@@ -31,7 +32,7 @@ pub const AIE2: Tables = Tables {
 
 /// The tables of XDNA2 (npu4 and its relatives).
 pub const AIE2P: Tables = Tables {
-    name: "aie2p",
+    set: InstructionSet::Aie2p,
     bundles: include_str!("../../data/aie2p/bundles.tsv"),
     instructions: include_str!("../../data/aie2p/instructions.tsv"),
     registers: include_str!("../../data/aie2p/registers.tsv"),
@@ -116,7 +117,7 @@ impl Isa {
     /// Errors with the line of the first row that contradicts the others.
     pub fn load(tables: &Tables) -> Result<Self> {
         let mut isa = Self {
-            name: tables.name,
+            set: tables.set,
             formats: Default::default(),
             instructions: Vec::new(),
             by_slot: Default::default(),
@@ -527,7 +528,7 @@ mod tests {
     fn isa(instruction: &'static str) -> Result<Isa> {
         let text = |text: String| -> &'static str { text.leak() };
         Isa::load(&Tables {
-            name: "test",
+            set: InstructionSet::Aie2,
             bundles: "format\tbits\tmask\tvalue\tignored\tslots\nF\t16\t0xff\t0x1\t0x0\talu=15:8",
             instructions: text(format!(
                 "slot\tkey\tmnemonic\tsyntax\tmask\tvalue\tzero\tignored\toperands\treads\twrites\tflags\taccess\ttiming\n{}",

@@ -4,12 +4,14 @@
 
 mod format;
 mod instruction;
+mod instruction_set;
 mod load;
 mod register;
 mod timing;
 
 pub use format::{Format, Slot};
 pub use instruction::{Access, Direction, Extension, Flags, Form, Immediate, Instruction, Kind, Operand, Part};
+pub use instruction_set::InstructionSet;
 pub use load::{AIE2, AIE2P, TableError, Tables};
 pub use register::{Register, RegisterClass, RegisterInfo};
 pub use timing::{Bypass, Port, Timing, Unit, UnitUse};
@@ -26,7 +28,7 @@ pub const MOST_OPERANDS: usize = 10;
 /// Made once from the tables and never changed; it can be shared between threads.
 #[derive(Debug)]
 pub struct Isa {
-    name: &'static str,
+    set: InstructionSet,
     formats: FormatsBySize,
     instructions: Vec<Instruction>,
     by_slot: InstructionsBySlot,
@@ -41,7 +43,12 @@ pub struct Isa {
 impl Isa {
     /// The generation's name, as in `hal`'s arch files: `aie2`, `aie2p`.
     pub fn name(&self) -> &'static str {
-        self.name
+        self.set.name()
+    }
+
+    /// Which instruction set it is.
+    pub fn set(&self) -> InstructionSet {
+        self.set
     }
 
     /// The same instruction set with other timings: for tests which show that programs depend on them. Widths, encodings and
