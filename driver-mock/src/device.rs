@@ -63,6 +63,7 @@ impl MockDevice {
             uri,
             name: title(arch),
             driver: crate::SCHEME,
+            simulated: true,
             arch: arch.name.clone(),
             coherent: options.coherent,
             import_obstacle: None,

@@ -40,6 +40,7 @@ impl XdnaDevice {
             uri,
             name: title,
             driver: crate::SCHEME,
+            simulated: false,
             arch: npu.arch.name.clone(),
             coherent: npu.agent.caches().is_none(),
             import_obstacle: npu.agent.why_files_are_copied().map(ToOwned::to_owned),

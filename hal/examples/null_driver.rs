@@ -61,6 +61,7 @@ impl Driver for NullDriver {
             uri: listing.uri,
             name: listing.name,
             driver: self.scheme(),
+            simulated: true,
             arch: self.arch.name.clone(),
             coherent: true,
             import_obstacle: Some("the null device has no memory of its own to speak of".to_owned()),

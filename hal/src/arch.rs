@@ -219,8 +219,8 @@ fn with_gaps(traffic: Traffic, piece_bytes: u64) -> u64 {
     traffic.bytes.saturating_add(traffic.pieces.saturating_mul(piece_bytes))
 }
 
-/// All known machines are taken to have them.
-fn hardware_loops() -> bool {
+/// What a generation has or can do unless its file says otherwise.
+fn yes() -> bool {
     true
 }
 
@@ -237,8 +237,12 @@ pub struct Arch {
     /// Types the vector unit computes natively, by ggml's names.
     pub native_types: Vec<String>,
     /// Whether zero-overhead loops of cores (LS, LE, LC) repeat. Without them native kernels branch back.
-    #[serde(default = "hardware_loops")]
+    #[serde(default = "yes")]
     pub hardware_loops: bool,
+    /// Whether channels of mem tiles that a stream starts run after every start of the machine. Where they do not, a self-test of kernels
+    /// that start them holds until the next start only.
+    #[serde(default = "yes")]
+    pub mem_tile_starts: bool,
     /// Oldest firmware a device may have; `None` when nothing is known of old ones.
     pub min_firmware: Option<FirmwareVersion>,
     /// The grid.

@@ -23,6 +23,8 @@ pub struct DeviceInfo {
     pub name: String,
     /// Driver name, e.g. `mock`.
     pub driver: &'static str,
+    /// Whether the driver itself simulates it. A simulated kernel device is not recognised: to its driver it is an NPU.
+    pub simulated: bool,
     /// Name of its generation, e.g. `aie2p`.
     pub arch: String,
     /// Whether host and device views of data memory always agree.

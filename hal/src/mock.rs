@@ -56,6 +56,7 @@ impl MockDevice {
         device.expect_info().return_const(DeviceInfo {
             name: "Double".into(),
             driver: "double",
+            simulated: false,
             uri,
             arch: arch.name.clone(),
             coherent: true,

@@ -31,7 +31,7 @@ impl BackendDevice {
         config: &Config,
     ) -> Self {
         let info = hal.info();
-        let kind = if info.driver == aie_driver_mock::SCHEME { "Simulated NPU" } else { info.name.as_str() };
+        let kind = if info.simulated { "Simulated NPU" } else { info.name.as_str() };
         Self {
             description: format!("{kind} ({})", info.arch),
             context: Arc::new(DeviceContext::new(index, hal, store, config).with_gate(gate)),

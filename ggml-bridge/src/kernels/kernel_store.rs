@@ -91,7 +91,7 @@ impl<'a> KernelStores<'a> {
         let is_tested = self.is_tested(device) && compilers.contains(&CompilerName::Native);
         let tested_on = is_tested.then(|| device.info().uri.path().to_owned());
         let store = self.shared(Kind { is_silicon, compilers, tested_on }, device)?;
-        match is_mock(device) {
+        match device.info().simulated {
             true => store.serves(device.arch())?,
             false if self.config.require_array => {}
             false => store.supplies(device.arch())?,
@@ -122,7 +122,7 @@ impl<'a> KernelStores<'a> {
     }
 
     fn is_simulated(&self, device: &dyn Device) -> bool {
-        is_mock(device) || self.config.reference_kernels
+        device.info().simulated || self.config.reference_kernels
     }
 
     fn compilers(&self, device: &dyn Device) -> Vec<CompilerName> {
@@ -133,7 +133,7 @@ impl<'a> KernelStores<'a> {
     /// Whether there is a self-test: on every NPU, and on a simulated kernel device that runs native kernels.
     fn is_tested(&self, device: &dyn Device) -> bool {
         let runs_code = || !self.is_simulated(device) || self.compilers(device).contains(&CompilerName::Native);
-        !is_mock(device) && self.config.self_test != SelfTest::Off && runs_code()
+        !device.info().simulated && self.config.self_test != SelfTest::Off && runs_code()
     }
 
     fn shared(&self, kind: Kind, device: &dyn Device) -> Made {
@@ -249,10 +249,6 @@ impl<'a> KernelStores<'a> {
             }
         }
     }
-}
-
-fn is_mock(device: &dyn Device) -> bool {
-    device.info().driver == aie_driver_mock::SCHEME
 }
 
 #[cfg(test)]

@@ -66,11 +66,9 @@ impl Subject {
         }
     }
 
-    /// Whether what a trial shows says nothing about the time after the next start of the machine. Channels of mem tiles that a stream
-    /// starts hung on a Phoenix after some loads of the kernel module, and not after others (FIM43-Redeye/xdna-emu, findings of May to
-    /// July 2026).
+    /// Whether what a trial shows says nothing about the time after the next start of the machine.
     pub fn is_for_one_boot(self, arch: &Arch) -> bool {
-        arch.name == "aie2" && STARTED_BY_STREAMS.contains(&self.name())
+        !arch.mem_tile_starts && STARTED_BY_STREAMS.contains(&self.name())
     }
 
     /// Whether there is a program for a generation.

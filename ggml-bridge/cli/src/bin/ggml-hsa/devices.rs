@@ -215,7 +215,7 @@ fn row_of<'a>(rows: &'a mut Vec<Row>, device: &dyn Device) -> &'a mut Row {
         rows.push(Row {
             uri: uri.to_string(),
             name: Some(device.info().name.clone()),
-            simulated: device.info().driver == aie_driver_mock::SCHEME,
+            simulated: device.info().simulated,
             state: State::Usable,
             offered_as: Vec::new(),
             generation: Some(device.info().arch.clone()),
