@@ -2,8 +2,9 @@
 //!
 //! Every stage is a program of its own, either cargo or this one with another command: a crash costs one stage, and each can
 //! be repeated alone exactly as it ran here. A stage that fails does not stop the others. Output goes straight through,
-//! so that the test runners' own summaries stay where they are; the last line counts the stages. A stage that keeps one processor
-//! busy for minutes runs beside those that follow, and its output comes when both have ended.
+//! so that the test runners' own summaries stay where they are. At the end come the last lines of each stage that failed, since logs
+//! of this length are cut, and a line that counts the stages. A stage that keeps one processor busy for minutes runs beside those
+//! that follow, which give way to it, and its output comes when both have ended.
 
 use crate::session::Options;
 use crate::{Cli, output, process, workspace};
@@ -11,11 +12,12 @@ use anyhow::{Context, Result, ensure};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, CommandFactory};
 use serde::Serialize;
+use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{Seek, Write};
-use std::os::fd::AsFd;
+use std::io::{BufRead, BufReader, IsTerminal, Read, Seek, Write, stderr};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// What a stage runs.
@@ -54,6 +56,7 @@ const STAGES: &[Stage] = &[
     cargo("fmt", "all sources are formatted", "fmt --all --check", &[]),
     xtask("typos", "lint typos"),
     xtask("deny", "lint deny"),
+    xtask("commits", "lint commits"),
     cargo("clippy", "no warning in any target", "clippy --workspace --all-targets -- -D warnings", &[]),
     cargo("unit", "unit, conformance and documentation tests of the workspace", "test --workspace --no-fail-fast", &[]),
     cargo(
@@ -113,10 +116,17 @@ const STAGES: &[Stage] = &[
 ];
 
 /// The stage that runs beside the ones behind it: the virtual machine has one processor, and takes four minutes. Those that follow
-/// neither build nor download anything.
+/// neither build nor download anything, and get the processors only when it leaves them free: the guest's kernel gives the NPU 2 s for
+/// a chain and 5 s for a message, by a clock that does not wait for us.
 const BESIDE: &str = "vm";
 /// The stage that waits for it first.
 const AFTER_BESIDE: &str = "explain";
+
+/// How much the stages beside it give way.
+const NICENESS: &str = "15";
+
+/// Lines of a failed stage that are shown again at the end.
+const LAST_LINES: usize = 40;
 
 /// Stages that only run when they are named: what they need is not part of the project.
 const NAMED_STAGES: &[Stage] = &[xtask(REAL_PROGRAMS, REAL_PROGRAMS)];
@@ -165,6 +175,25 @@ struct Row {
     end: String,
     seconds: f64,
     ok: bool,
+    /// Its last lines, where they were not printed to a terminal.
+    #[serde(skip)]
+    last_lines: VecDeque<String>,
+}
+
+impl Row {
+    fn new(stage: &Stage) -> Self {
+        let command = shown(stage);
+        Self { stage: stage.name, command, end: String::new(), seconds: 0.0, ok: false, last_lines: VecDeque::new() }
+    }
+
+    fn end(&mut self, status: std::io::Result<ExitStatus>, started: Instant) {
+        // A stage that cannot be started is a failed one; the others still have something to say.
+        (self.ok, self.end) = match status {
+            Ok(status) => (status.success(), status.to_string()),
+            Err(error) => (false, format!("cannot be started: {error}")),
+        };
+        self.seconds = started.elapsed().as_secs_f64();
+    }
 }
 
 /// Runs the command. The exit code is 1 if a stage failed; the table and the last line have said so then.
@@ -194,7 +223,8 @@ pub fn run(args: &TestArgs, options: &Options) -> Result<ExitCode> {
         if stage.name == BESIDE && number < count && process::processors() > 1 {
             beside = Some(Beside::start(stage, &own, options)?);
         } else {
-            rows.push(run_stage(stage, &own, args.programs.as_deref(), options)?);
+            let programs = args.programs.as_deref().filter(|_| stage.name == REAL_PROGRAMS);
+            rows.push(run_stage(stage, &own, programs, beside.is_some(), options)?);
         }
     }
     rows.extend(beside.take().map(Beside::end));
@@ -253,26 +283,53 @@ fn about(stage: &Stage) -> String {
 
 fn announce(text: &str) {
     // A closed standard error must not end the tests.
-    let _ = writeln!(std::io::stderr().lock(), "\n== {text}");
+    let _ = writeln!(stderr().lock(), "\n== {text}");
 }
 
-fn run_stage(stage: &Stage, own: &Path, programs: Option<&Path>, options: &Options) -> Result<Row> {
+fn run_stage(stage: &Stage, own: &Path, programs: Option<&Path>, gives_way: bool, options: &Options) -> Result<Row> {
     let mut command = command(stage, own, options);
-    if let Some(programs) = programs.filter(|_| stage.name == REAL_PROGRAMS) {
-        command.arg("--programs").arg(programs);
+    command.args(programs.into_iter().flat_map(|programs| [Path::new("--programs"), programs]));
+    if gives_way {
+        let mut nice = Command::new("nice");
+        nice.args(["-n", NICENESS]).arg(command.get_program()).args(command.get_args());
+        nice.envs(command.get_envs().filter_map(|(name, value)| value.map(|value| (name, value))));
+        command = nice;
     }
     command.stdin(Stdio::null());
-    if options.json {
-        // Standard output belongs to our own JSON.
-        command.stdout(std::io::stderr().as_fd().try_clone_to_owned().context("cannot pass standard error on")?);
-    }
+    let mut row = Row::new(stage);
     let started = Instant::now();
-    // A stage that cannot be started is a failed one; the others still have something to say.
-    let (ok, end) = match command.status() {
-        Ok(status) => (status.success(), status.to_string()),
-        Err(error) => (false, format!("cannot be started: {error}")),
-    };
-    Ok(Row { stage: stage.name, command: shown(stage), end, seconds: started.elapsed().as_secs_f64(), ok })
+    if stderr().is_terminal() && !options.json {
+        row.end(command.status(), started);
+        return Ok(row);
+    }
+    // With JSON, standard output is not the stages'.
+    let (reader, writer) = std::io::pipe().context("cannot read a stage's output")?;
+    command.stdout(writer.try_clone().context("cannot read a stage's output")?).stderr(writer);
+    let child = command.spawn();
+    // It has our ends of the pipe.
+    drop(command);
+    let (sender, last_lines) = mpsc::channel();
+    std::thread::spawn(move || sender.send(pass_on(reader)));
+    row.end(child.and_then(|mut child| child.wait()), started);
+    // What a stage has left running keeps the pipe open.
+    row.last_lines = last_lines.recv_timeout(Duration::from_secs(10)).unwrap_or_default();
+    Ok(row)
+}
+
+/// Copies a stage's output to standard error; its last lines.
+fn pass_on(output: impl Read) -> VecDeque<String> {
+    let mut last = VecDeque::with_capacity(LAST_LINES);
+    let (mut output, mut line) = (BufReader::new(output), Vec::new());
+    while output.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
+        // A closed standard error must not end the tests.
+        let _ = stderr().write_all(&line);
+        if last.len() == LAST_LINES {
+            last.pop_front();
+        }
+        last.push_back(String::from_utf8_lossy(&line).trim_end().to_owned());
+        line.clear();
+    }
+    last
 }
 
 /// A stage that runs while others do.
@@ -288,21 +345,17 @@ impl Beside {
         let output = tempfile::tempfile().context("cannot keep a stage's output")?;
         let mut command = command(stage, own, options);
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
-        let row = Row { stage: stage.name, command: shown(stage), end: String::new(), seconds: 0.0, ok: false };
-        Ok(Self { row, child: command.spawn(), output, started: Instant::now() })
+        Ok(Self { row: Row::new(stage), child: command.spawn(), output, started: Instant::now() })
     }
 
     /// Waits for its end, and prints what it has said.
     fn end(self) -> Row {
         let Self { mut row, child, mut output, started } = self;
-        (row.ok, row.end) = match child.and_then(|mut child| child.wait()) {
-            Ok(status) => (status.success(), status.to_string()),
-            Err(error) => (false, format!("cannot be started: {error}")),
-        };
-        row.seconds = started.elapsed().as_secs_f64();
+        row.end(child.and_then(|mut child| child.wait()), started);
         announce(&format!("the output of stage {}", row.stage));
-        // A closed standard error must not end the tests.
-        let _ = output.rewind().and_then(|()| std::io::copy(&mut output, &mut std::io::stderr().lock()));
+        if output.rewind().is_ok() {
+            row.last_lines = pass_on(output);
+        }
         row
     }
 }
@@ -345,6 +398,10 @@ fn print(rows: &[Row], elapsed: Duration) {
     }
     table.add_row(["all".to_owned(), output::seconds(elapsed), String::new()]);
     crate::say!("\n{table}");
+    for row in rows.iter().filter(|row| !row.ok && !row.last_lines.is_empty()) {
+        crate::say!("\nthe last lines of stage {}:", row.stage);
+        row.last_lines.iter().for_each(|line| crate::say!("  {line}"));
+    }
     for row in rows.iter().filter(|row| !row.ok) {
         crate::say!("{} {}; repeat it with: {}", output::bad("failed:"), row.stage, row.command);
     }
@@ -408,12 +465,34 @@ mod tests {
     #[test]
     fn a_failed_and_an_absent_program_are_failed_stages() {
         let trial = xtask("trial", "demo");
-        let failed = run_stage(&trial, Path::new("/bin/false"), None, &options(false)).unwrap();
+        let run = |program: &str| run_stage(&trial, Path::new(program), None, false, &options(false)).unwrap();
+        let failed = run("/bin/false");
         assert!(!failed.ok && failed.end.contains("exit status: 1"), "{}", failed.end);
-        let absent = run_stage(&trial, Path::new("/nowhere/xtask"), None, &options(false)).unwrap();
+        let absent = run("/nowhere/xtask");
         assert!(!absent.ok && absent.end.contains("cannot be started"), "{}", absent.end);
-        let passed = run_stage(&trial, Path::new("/bin/true"), None, &options(false)).unwrap();
+        let passed = run("/bin/true");
         assert_eq!(summary(&[failed, absent, passed]), "1 passed, 2 failed");
+    }
+
+    #[test]
+    fn a_stage_beside_another_gives_way_and_keeps_its_arguments() {
+        let trial = xtask("trial", "demo");
+        let row = run_stage(
+            &trial,
+            Path::new("/bin/echo"),
+            Some(Path::new("/p")),
+            true,
+            &Options { json: true, ..options(true) },
+        );
+        assert_eq!(row.unwrap().last_lines, ["demo --testbed /t --offline --programs /p"]);
+        assert!(!run_stage(&trial, Path::new("/nowhere/xtask"), None, true, &options(false)).unwrap().ok);
+    }
+
+    #[test]
+    fn the_last_lines_of_an_output_are_kept() {
+        let text = (0..100).map(|line| format!("{line}\n")).collect::<String>() + "end";
+        let last = pass_on(text.as_bytes());
+        assert_eq!((last.len(), &*last[0], &*last[LAST_LINES - 1]), (LAST_LINES, "61", "end"));
     }
 
     #[test]
