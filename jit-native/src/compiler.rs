@@ -1,14 +1,17 @@
 //! The families as a compiler that kernel stores ask.
 
-use crate::SOURCE_DIGEST;
-use crate::core::LoopForm;
-use crate::kernels::{self, Family, NativeError};
+use crate::codegen::LoopForm;
+use crate::families;
+use crate::kit::{Family, NativeError};
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::compiler::{CompileError, KernelCompiler};
 use aie_ops::name::kernel_name;
 use aie_ops::{Node, Operation};
 use std::fmt::Debug;
 use std::sync::Arc;
+
+/// SHA-256 in hexadecimal of the sources that kernels are made from. What was made from other sources may differ.
+pub const SOURCE_DIGEST: &str = env!("AIE_JIT_NATIVE_SOURCE_DIGEST");
 
 /// Says which families may be used on a device, and how. Thread-safe.
 pub trait Admission: Send + Sync + Debug {
@@ -25,7 +28,7 @@ pub trait Admission: Send + Sync + Debug {
 }
 
 /// Makes kernels as machine code, in this process and in milliseconds: it starts no tool and reads no file. What no
-/// [family](crate::kernels) takes, and what is for a generation that none has a program for, is unsupported, so that a store asks
+/// [family](crate::families) takes, and what is for a generation that none has a program for, is unsupported, so that a store asks
 /// the next compiler.
 #[derive(Debug, Clone, Default)]
 pub struct NativeCompiler {
@@ -83,13 +86,13 @@ impl KernelCompiler for NativeCompiler {
     fn admits(&self, node: &Node, arch: &Arch) -> Result<(), String> {
         let Some(admission) = &self.admission else { return Ok(()) };
         let arch = &*admission.loops().on(arch);
-        let mut families = kernels::families_of(&node.op).filter(|family| family.is_for(arch));
+        let mut families = families::families_of(&node.op).filter(|family| family.is_for(arch));
         families.try_for_each(|family| admission.admits(family, arch))
     }
 
     /// The kernel under the name that stores look for, whatever its family calls it.
     fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
-        let artifact = kernels::build(node, &self.loops().on(arch))?;
+        let artifact = families::build(node, &self.loops().on(arch))?;
         let name = kernel_name(op, node);
         if artifact.name() == name {
             return Ok(artifact);

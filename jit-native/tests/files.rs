@@ -3,7 +3,7 @@
 use aie_emulator::design::{Design, Source};
 use aie_hal::format::instructions::InstructionStream;
 use aie_hal::{Arch, ArchRegistry, KernelArtifact};
-use aie_jit_native::kernels;
+use aie_jit_native::families;
 use aie_ops::fit::{self, Fit};
 use aie_ops::{DataType, Node, OpParams, Tensor, table};
 use rstest::rstest;
@@ -69,7 +69,7 @@ fn scattered() -> Node {
 }
 
 fn build(node: &Node) -> KernelArtifact {
-    kernels::build(node, &aie2()).unwrap_or_else(|error| panic!("{error}"))
+    families::build(node, &aie2()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[rstest]

@@ -2,7 +2,7 @@
 
 use aie_driver_mock::Execution;
 use aie_hal::{Arch, DeviceUri};
-use aie_jit_native::kernels::has_products;
+use aie_jit_native::families::has_products;
 
 /// A compiler of this library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

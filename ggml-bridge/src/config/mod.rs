@@ -144,7 +144,7 @@ fn cache_clear(reader: &mut Reader<'_>, environment: &Environment) -> bool {
 mod tests {
     use super::*;
     use aie_jit_iron::WorkerLimits;
-    use aie_jit_native::core::LoopForm;
+    use aie_jit_native::codegen::LoopForm;
     use rstest::rstest;
 
     fn read(pairs: &[(&str, &str)]) -> (Config, Vec<String>) {

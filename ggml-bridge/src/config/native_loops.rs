@@ -1,6 +1,6 @@
 //! What repeats the innermost loops of native kernels.
 
-use aie_jit_native::core::LoopForm;
+use aie_jit_native::codegen::LoopForm;
 
 /// Which form of loops native kernels have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use aie_hal::Arch;
 use aie_hal::artifact::Digest;
 use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::extent::Traffic;
-use aie_jit_native::core::LoopForm;
-use aie_jit_native::kernels;
+use aie_jit_native::codegen::LoopForm;
+use aie_jit_native::families;
 use std::error::Error;
 
 /// Kernels that read up to so many bytes are emulated whole; parts of larger ones read up to so many.
@@ -41,7 +41,7 @@ pub struct Measured {
 /// # Errors
 /// When there is no such kernel.
 pub fn measure(kernel: &Kernel, columns: usize, arch: &Arch) -> Result<Measured, Box<dyn Error>> {
-    let whole = kernels::build(&(kernel.node)(kernel.size, columns), arch)?;
+    let whole = families::build(&(kernel.node)(kernel.size, columns), arch)?;
     let size = match kernel.bytes <= WHOLE_BYTES {
         true => kernel.size,
         false => ((kernel.size as u64 * PART_BYTES / kernel.bytes) as usize / UNIT).max(1) * UNIT,

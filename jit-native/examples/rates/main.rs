@@ -1,14 +1,14 @@
 //! How fast native kernels are: cycles of whole dispatches on the emulated array, and of loops from the schedule. The tables of
-//! docs/native-lanes.md, native-attention.md and native-products.md are from it.
+//! docs/native-elements.md, native-attention.md and native-products.md are from it.
 //!
-//!     cargo run --release -p aie-jit-native --example rates -- [jnz] [loops] [few] [many [COLUMNS] [ROWSxELEMENTS]] [lanes] [attention] [published]
+//!     cargo run --release -p aie-jit-native --example rates -- [jnz] [loops] [few] [many [COLUMNS] [ROWSxELEMENTS]] [elements] [attention] [published]
 //!
 //! - `jnz`: kernels whose loops branch back ([`LoopForm::Jnz`]) instead of those with hardware loops.
 //! - `loops`: the loops of products.
 //! - `few`: products with one column, which memory bounds: bytes of weights a cycle.
 //! - `many`: products of models' shapes, or those of the one given, with COLUMNS columns (512 unless given): the share of the
 //!   array's multiply-accumulates.
-//! - `lanes`: elements and rows, `attention`: one token.
+//! - `elements`: elements and rows, `attention`: one token.
 //! - `published`: what others measured.
 //!
 //! Without arguments everything, which takes minutes. The emulator counts neither bank conflicts nor the latency of memory, nor what
@@ -22,7 +22,7 @@ mod published;
 #[path = "../predict/zeros.rs"]
 mod zeros;
 
-use aie_jit_native::core::LoopForm;
+use aie_jit_native::codegen::LoopForm;
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let shape = shape.map(|index| given.remove(index));
     let jnz = given.iter().position(|word| word == "jnz").map(|index| given.remove(index));
     let form = if jnz.is_some() { LoopForm::Jnz } else { LoopForm::Hardware };
-    const SECTIONS: [&str; 6] = ["loops", "few", "many", "lanes", "attention", "published"];
+    const SECTIONS: [&str; 6] = ["loops", "few", "many", "elements", "attention", "published"];
     if let Some(other) = given.iter().find(|word| !SECTIONS.contains(&word.as_str())) {
         let shapes = products::SHAPES.map(|(name, _)| name).join(", ");
         return Err(format!(
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "loops" => products::loops(form)?,
             "few" => products::few(form)?,
             "many" => products::many(form, columns, shape.as_deref())?,
-            "lanes" => others::lanes(form)?,
+            "elements" => others::elements(form)?,
             "attention" => others::attention(form)?,
             _ => published::print(),
         }

@@ -1,7 +1,7 @@
 //! Elements, rows, and attention.
 
 use crate::zeros::run;
-use aie_jit_native::core::LoopForm;
+use aie_jit_native::codegen::LoopForm;
 use aie_ops::{DataType, Node, OpParams, Tensor};
 use std::error::Error;
 
@@ -16,7 +16,7 @@ fn f32s(ne: [usize; 4]) -> Tensor {
 }
 
 /// Functions of elements and of rows.
-pub fn lanes(form: LoopForm) -> Result<(), Box<dyn Error>> {
+pub fn elements(form: LoopForm) -> Result<(), Box<dyn Error>> {
     println!("\nElements and rows");
     let two = ["ADD", "MUL", "DIV", "SWIGLU"];
     let one = ["SCALE", "RELU", "EXP", "SIGMOID", "SILU", "GELU", "GELU_ERF", "TANH", "SQRT", "LOG"];

@@ -2,8 +2,8 @@
 
 use crate::device::aie2;
 use crate::zeros::run;
-use aie_jit_native::core::LoopForm;
-use aie_jit_native::kernels;
+use aie_jit_native::codegen::LoopForm;
+use aie_jit_native::families;
 use aie_ops::DataType::{self, BF16, F32, I8, I32, Q4_0, Q4_1, Q4_K, Q6_K, Q8_0};
 use aie_ops::{Node, OpParams, Tensor};
 use std::error::Error;
@@ -24,7 +24,7 @@ fn node(types: [DataType; 2], [m, n, k]: [usize; 3]) -> Node {
 /// The loops of the cores' programs.
 pub fn loops(form: LoopForm) -> Result<(), Box<dyn Error>> {
     println!("Loops of products, from the schedule");
-    for report in kernels::mul_mat::loops(&form.on(&aie2()))? {
+    for report in families::products::loops(&form.on(&aie2()))? {
         let macs = match report.macs {
             0 => String::new(),
             _ => {

@@ -8,9 +8,9 @@
 //! stay where it does not (mlir-aie issue 3578): they would take words of new ones to where nothing takes them. So beyond what mlir-aie
 //! writes, channels of mem tiles are reset, too, and in all tiles that words pass every port that is not used lets none through.
 
+use super::contents::TileContents;
 use super::error::ArrayError;
 use super::grid::Grid;
-use super::program::TileContents;
 use super::route::{Circuit, Stream};
 use super::tile::{End, Tile};
 use aie_hal::format::cdo::CdoBuilder;

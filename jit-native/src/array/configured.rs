@@ -1,9 +1,8 @@
 //! A finished array program: its PDI, and what dispatches have to know of it.
 
-use super::dispatch::Dispatch;
+use super::contents::Parameters;
 use super::error::ArrayError;
 use super::grid::Grid;
-use super::program::Parameters;
 use super::ring::Ring;
 use super::route::{Circuit, Stream};
 use super::tile::{Channel, End, Tile};
@@ -37,12 +36,6 @@ impl Configured {
     /// The streams in the order in which they were added, each with the circuits that were found for it.
     pub fn routes(&self) -> impl Iterator<Item = (&Stream, &[Circuit])> {
         self.streams.iter().zip(self.routes.iter().map(Vec::as_slice))
-    }
-
-    /// Begins the instruction stream of a dispatch.
-    #[must_use]
-    pub fn dispatch(&self) -> Dispatch<'_> {
-        Dispatch::new(self)
     }
 
     /// What a phase uses has to be a ring in its tile's memory, apart from the parameters.

@@ -11,9 +11,9 @@
 //! others, see [`Dispatch::transfer_at`].
 
 use super::configured::Configured;
+use super::contents::GO_LOCK;
 use super::descriptor::{self, Link, Part};
 use super::error::ArrayError;
-use super::program::GO_LOCK;
 use super::region::{Region, Run};
 use super::ring::Ring;
 use super::tile::{Channel, End, Tile};
@@ -103,12 +103,16 @@ struct ShimTask {
     position: Option<f64>,
 }
 
-impl<'a> Dispatch<'a> {
-    pub(super) fn new(configured: &'a Configured) -> Self {
-        let writer = InstructionWriter::new(configured.grid.header());
-        Self { configured, writer, phase: Phase::default(), locks: BTreeMap::new() }
+impl Configured {
+    /// Begins the instruction stream of a dispatch.
+    #[must_use]
+    pub fn dispatch(&self) -> Dispatch<'_> {
+        let writer = InstructionWriter::new(self.grid.header());
+        Dispatch { configured: self, writer, phase: Phase::default(), locks: BTreeMap::new() }
     }
+}
 
+impl<'a> Dispatch<'a> {
     /// Starts a core in this phase with these parameters: they are written to the first words of its block, then its go lock
     /// is set to 1.
     ///

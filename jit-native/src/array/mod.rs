@@ -20,17 +20,18 @@
 //! - [`Tile`], [`Channel`]: places.
 //! - [`ArrayProgram`]: what is configured. Streams find their own way through the switches.
 //! - [`Ring`], [`Part`], [`Region`]: buffers in the array, and what of a kernel's arguments goes into them.
-//! - [`Lanes`]: the design of all element-wise and row-wise operations. [`Product`]: that of matrix products. [`Passes`]: that of
+//! - [`Elements`]: the design of all element-wise and row-wise operations. [`Product`]: that of matrix products. [`Passes`]: that of
 //!   copies.
 
 mod configuration;
 mod configured;
+mod contents;
 mod descriptor;
 mod dispatch;
+mod elements;
 mod error;
 mod fifo;
 mod grid;
-mod lanes;
 mod memo;
 mod memory;
 mod passes;
@@ -42,16 +43,17 @@ mod route;
 mod tile;
 
 pub use configured::Configured;
+pub use contents::{GO_LOCK, Parameters};
 pub use descriptor::Part;
 pub use dispatch::Dispatch;
+pub use elements::{Elements, ElementsColumn, Flow, Place};
 pub use error::ArrayError;
 pub use fifo::{Fifo, FifoEnd, FifoSide};
 pub use grid::Grid;
-pub use lanes::{Flow, Lane, Lanes, Place};
 pub(crate) use memo::Memo;
 pub use passes::{Pass, Passes};
 pub use product::{CoreMemory, Cut, MemMemory, MemPart, Product, ProductColumn, ProductCore};
-pub use program::{ArrayProgram, GO_LOCK, Parameters};
+pub use program::ArrayProgram;
 pub use region::{Dimension, Region};
 pub use ring::{OWN_LOCKS, OWN_MEMORY, Ring};
 pub use route::{Circuit, Stream};

@@ -20,11 +20,12 @@
 //! tiles, words that a tile and the last tile make, and which type they are to be.
 
 use super::configured::Configured;
+use super::contents::GO_LOCK;
 use super::descriptor::Part;
 use super::dispatch::Dispatch;
+use super::elements::Place;
 use super::error::ArrayError;
-use super::lanes::Place;
-use super::program::{ArrayProgram, GO_LOCK};
+use super::program::ArrayProgram;
 use super::region::Region;
 use super::ring::{OWN_LOCKS, OWN_MEMORY, Ring};
 use super::tile::{Channel, Tile};

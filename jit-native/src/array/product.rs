@@ -22,8 +22,9 @@
 //! (`Part::release` only the last time). The columns do not know of each other.
 
 use super::configured::Configured;
+use super::contents::GO_LOCK;
 use super::error::ArrayError;
-use super::program::{ArrayProgram, GO_LOCK};
+use super::program::ArrayProgram;
 use super::ring::{OWN_LOCKS, Ring};
 use super::tile::{Channel, Tile};
 use aie_hal::Arch;

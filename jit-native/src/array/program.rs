@@ -2,9 +2,9 @@
 
 use super::configuration;
 use super::configured::Configured;
+use super::contents::{GO_LOCK, Parameters, TileContents};
 use super::error::ArrayError;
 use super::grid::Grid;
-use super::memory::Memory;
 use super::ring::Ring;
 use super::route::{self, Stream};
 use super::tile::{Channel, End, Tile};
@@ -13,37 +13,10 @@ use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::register::TileKind;
 use aie_hal::format::stream_switch::Port;
 use aie_isa::Isa;
-use std::collections::{BTreeMap, BTreeSet};
-
-/// A core's lock that a dispatch sets to 1 to start it; its number in the tile.
-pub const GO_LOCK: u8 = 15;
+use std::collections::BTreeMap;
 
 /// Bytes of a word of program memory.
 const PROGRAM_WORD: usize = 16;
-
-/// The place of a core's parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parameters {
-    /// Offset in the core tile's data memory, in bytes.
-    pub offset: u32,
-    /// Number of words.
-    pub words: u32,
-}
-
-/// What a tile is configured with.
-#[derive(Clone, Debug, Default)]
-pub(super) struct TileContents {
-    /// Machine code of the core.
-    pub program: Option<Vec<u8>>,
-    /// What data memory has at first, by offset.
-    pub data: BTreeMap<u32, Vec<u8>>,
-    /// Locks in use with the values that they start with.
-    pub locks: BTreeMap<u8, u8>,
-    pub parameters: Option<Parameters>,
-    memory: Memory,
-    /// Channels in use, by code of direction and number.
-    channels: BTreeSet<(u8, u8)>,
-}
 
 /// A program of the array under construction.
 ///

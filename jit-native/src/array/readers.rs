@@ -1,29 +1,29 @@
 //! What other readers of PDIs and streams say of kernels made here: the store's check of extents, and the reader of designs.
 
 use super::testing::{adder, aie2};
-use super::{Flow, Lane, Lanes, Region};
+use super::{Elements, ElementsColumn, Flow, Region};
 use aie_emulator::design::{Design, Source};
 use aie_hal::KernelArtifact;
 use aie_ops::fit::{self, Fit};
 use aie_ops::{DataType, Node, OpParams, Tensor, table};
 
-/// An addition of f32 tensors whose elements are dealt over four lanes.
+/// An addition of f32 tensors whose elements are dealt over four columns.
 fn addition(elements: u64) -> KernelArtifact {
-    let lanes = Lanes::new(&aie2(), 4, &adder(), &[]).unwrap();
+    let design = Elements::new(&aie2(), 4, &adder(), &[]).unwrap();
     let part = elements / 4;
     let flow = |argument: u16, lane: u64| Flow {
         cut: (4 * part as u32, 2),
         tiles: vec![(part, 1)],
         regions: vec![Region::linear(argument, 4 * part * lane, 4 * part)],
     };
-    let lane = |index| Lane {
+    let column = |index| ElementsColumn {
         parameters: vec![1, part as u32, 4 * part as u32],
         a: Some(flow(0, index)),
         b: Some(flow(1, index)),
         result: flow(2, index),
     };
-    let stream = lanes.dispatch(&[0, 1, 2, 3].map(lane)).unwrap();
-    KernelArtifact::new("add", "aie2", 3, lanes.configured().pdi().to_vec(), stream).unwrap()
+    let stream = design.dispatch(&[0, 1, 2, 3].map(column)).unwrap();
+    KernelArtifact::new("add", "aie2", 3, design.configured().pdi().to_vec(), stream).unwrap()
 }
 
 fn node(elements: usize) -> Node {

@@ -1,6 +1,6 @@
 //! An emulated device for the tests of array programs.
 
-use super::{Configured, CoreMemory, GO_LOCK, Lanes, Tile};
+use super::{Configured, CoreMemory, Elements, GO_LOCK, Tile};
 use aie_emulator::array::{Waiter, What, Who};
 use aie_emulator::{Array, HostMemory, Outcome, Rules};
 use aie_hal::format::instructions::InstructionStream;
@@ -124,7 +124,7 @@ fn assemble_for(arch: &str, text: &str) -> Vec<u8> {
     Isa::for_arch(arch).unwrap().assemble(text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Memory of cores that the adder works with in the product design: the same as in lanes.
+/// Memory of cores that the adder works with in the product design: the same as in the design of elements.
 pub const ADDER_MEMORY: CoreMemory = CoreMemory {
     weights: (0, 0x2000, 2),
     operand: (0x4000, 0x2000, 2),
@@ -188,17 +188,17 @@ word:   lda r2, [p1], #4
         {delay}
         j #begin
         {delay}",
-        a = Lanes::A.address,
-        b = Lanes::B.address,
-        result = Lanes::RESULT.address,
-        go = Lanes::GO,
-        parameters = Lanes::PARAMETERS,
-        a_full = Lanes::A.full,
-        b_full = Lanes::B.full,
-        result_empty = Lanes::RESULT.empty,
-        a_empty = Lanes::A.empty,
-        b_empty = Lanes::B.empty,
-        result_full = Lanes::RESULT.full,
+        a = Elements::A.address,
+        b = Elements::B.address,
+        result = Elements::RESULT.address,
+        go = Elements::GO,
+        parameters = Elements::PARAMETERS,
+        a_full = Elements::A.full,
+        b_full = Elements::B.full,
+        result_empty = Elements::RESULT.empty,
+        a_empty = Elements::A.empty,
+        b_empty = Elements::B.empty,
+        result_full = Elements::RESULT.full,
     );
     assemble_for(arch, &text)
 }

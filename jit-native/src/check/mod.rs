@@ -23,6 +23,7 @@
 
 mod code;
 mod control;
+mod dataflow;
 mod finding;
 mod history;
 pub mod intent;
@@ -86,7 +87,7 @@ fn run<'p>(program: &'p Program<'p>, intent: Option<&'p Intent>) -> Report {
     memory::check(&mut paths);
     units(&mut paths);
     if let Some(intent) = intent {
-        intent::check(&mut paths, intent);
+        dataflow::check(&mut paths, intent);
     }
     let bytes = paths.code.bundles.iter().map(|placed| placed.bytes as usize).sum();
     let reads = paths.sightings.iter().map(|sighting| sighting.port).collect::<std::collections::HashSet<_>>().len();

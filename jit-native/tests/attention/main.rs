@@ -5,7 +5,7 @@ mod device;
 mod tensors;
 
 use aie_emulator::Timing;
-use aie_jit_native::kernels;
+use aie_jit_native::families;
 use aie_ops::{DataType, Node, OpParams, Tensor, table};
 use device::{Device, aie2};
 use rstest::rstest;
@@ -141,7 +141,7 @@ fn nmse(found: &[f64], expected: &[f64]) -> f64 {
 fn compare(device: &mut Option<Device>, shape: Shape, operands: &Operands) -> Timing {
     let scale = 1.0 / (shape.k as f32).sqrt();
     let node = operands.node(shape, scale);
-    let kernel = kernels::build(&node, &aie2()).unwrap_or_else(|error| panic!("{error}"));
+    let kernel = families::build(&node, &aie2()).unwrap_or_else(|error| panic!("{error}"));
     let device = device.get_or_insert_with(|| Device::new(&kernel));
     let mut buffers: Vec<Vec<u8>> = [&operands.q, &operands.k, &operands.v].map(|data| data.bytes.clone()).into();
     buffers.extend([&operands.mask, &operands.sinks].into_iter().flatten().map(|data| data.bytes.clone()));
@@ -250,6 +250,6 @@ fn dispatches_follow_each_other() {
 #[case::long_rows(Shape::of_one_token(4096, 4, 1, 64), "do not fit")]
 fn rejections(#[case] shape: Shape, #[case] reason: &str) {
     let operands = Operands::random(shape, DataType::F16, true, &mut Random(3));
-    let error = kernels::build(&operands.node(shape, 1.0), &aie2()).unwrap_err().to_string();
+    let error = families::build(&operands.node(shape, 1.0), &aie2()).unwrap_err().to_string();
     assert!(error.contains(reason), "{error}");
 }

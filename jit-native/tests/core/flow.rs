@@ -1,13 +1,13 @@
 //! Loops, conditions, choices.
 
 use crate::rig::{OWN, expect};
-use aie_jit_native::core::{Address, Class, CoreBuilder, CoreError, Count, LoopForm};
+use aie_jit_native::codegen::{Address, Class, CoreBuilder, CoreError, Count, LoopForm};
 
 const OUT: u32 = 0x400;
 const IN: u32 = 0x800;
 
 /// Stores scalars one after the other.
-fn out(b: &mut CoreBuilder) -> impl Fn(&mut CoreBuilder, aie_jit_native::core::Reg) + use<> {
+fn out(b: &mut CoreBuilder) -> impl Fn(&mut CoreBuilder, aie_jit_native::codegen::Reg) + use<> {
     let region = b.region("out");
     let pointer = b.pointer_at(region, OWN + OUT);
     move |b, reg| b.store(reg, pointer, Address::Then(4))

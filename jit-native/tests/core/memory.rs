@@ -1,7 +1,7 @@
 //! Loads and stores: addresses, regions, constants.
 
 use crate::rig::{OWN, expect};
-use aie_jit_native::core::{Address, Class};
+use aie_jit_native::codegen::{Address, Class};
 
 const OUT: u32 = 0x400;
 const IN: u32 = 0x800;

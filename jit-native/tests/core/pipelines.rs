@@ -2,7 +2,7 @@
 
 use crate::rig::{OWN, expect, expect_on, run};
 use aie_isa::Isa;
-use aie_jit_native::core::{Address, Class, CoreBuilder, CoreProgram, Count, LoopReport, Reg, Scheduling};
+use aie_jit_native::codegen::{Address, Class, CoreBuilder, CoreProgram, Count, LoopReport, Reg, Scheduling};
 
 const OUT: u32 = 0x400;
 const A: u32 = 0x1000;

@@ -3,7 +3,7 @@
 
 use crate::rig::{OWN, all, run};
 use aie_isa::Isa;
-use aie_jit_native::core::{Address, Class, CoreBuilder, CoreError, Count, Reg};
+use aie_jit_native::codegen::{Address, Class, CoreBuilder, CoreError, Count, Reg};
 use rstest::rstest;
 
 const SCALARS: usize = 5;

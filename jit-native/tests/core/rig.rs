@@ -2,7 +2,7 @@
 
 use aie_emulator::{Array, NoHost};
 use aie_isa::Isa;
-use aie_jit_native::core::{Build, CoreBuilder, CoreProgram, LoopForm, Scheduling};
+use aie_jit_native::codegen::{Build, CoreBuilder, CoreProgram, LoopForm, Scheduling};
 
 /// Where the core sees its own memory.
 pub const OWN: u32 = CoreBuilder::OWN_MEMORY;

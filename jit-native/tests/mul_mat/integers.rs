@@ -3,7 +3,7 @@
 use crate::data::{Data, Random, permuted};
 use crate::device::{Device, aie2};
 use aie_emulator::Timing;
-use aie_jit_native::kernels;
+use aie_jit_native::families;
 use aie_ops::{DataType, Node, OpParams, Tensor, table};
 use rstest::rstest;
 
@@ -17,7 +17,7 @@ fn compare(device: &mut Option<Device>, weights: Tensor, columns: Tensor, output
     let [weights, columns] = [weights, columns].map(|tensor| Data::random(tensor, &mut random, 1.0));
     let sources = vec![Some(weights.tensor), Some(columns.tensor)];
     let node = Node::new("MUL_MAT", OpParams::default(), output, sources);
-    let kernel = kernels::build(&node, &aie2()).unwrap_or_else(|error| panic!("{error}"));
+    let kernel = families::build(&node, &aie2()).unwrap_or_else(|error| panic!("{error}"));
     let (mut a, mut b) = (weights.bytes.clone(), columns.bytes.clone());
     let mut found = vec![0xAA; output.span_bytes()];
     let mut expected = found.clone();

@@ -3,7 +3,7 @@
 use crate::data::{Data, Random, bf16, of_bf16, permuted};
 use crate::device::{Device, aie2};
 use aie_emulator::Timing;
-use aie_jit_native::kernels;
+use aie_jit_native::families;
 use aie_ops::{DataType, Node, OpParams, Tensor, table};
 use rstest::rstest;
 
@@ -38,7 +38,7 @@ fn compare_with(
 ) -> Timing {
     let sources = vec![Some(weights.tensor), Some(columns.tensor)];
     let node = Node::new("MUL_MAT", OpParams::default(), output, sources);
-    let kernel = kernels::build(&node, &aie2()).unwrap_or_else(|error| panic!("{error}"));
+    let kernel = families::build(&node, &aie2()).unwrap_or_else(|error| panic!("{error}"));
     let device = device.get_or_insert_with(|| Device::new(&kernel));
     let (mut a, mut b) = (weights.bytes.clone(), columns.bytes.clone());
     let mut found = Data { tensor: output, bytes: vec![0xAA; output.span_bytes()] };
@@ -207,7 +207,7 @@ fn depths(
     let nan = Data { tensor: f32s([96, 32, 1, 1]), bytes: vec![0xFF; 4 * 96 * 32] };
     let node =
         Node::new("MUL_MAT", OpParams::default(), f32s([32, 32, 1, 1]), vec![Some(nan.tensor), Some(nan.tensor)]);
-    let kernel = kernels::build(&node, &aie2()).unwrap();
+    let kernel = families::build(&node, &aie2()).unwrap();
     let mut device = Device::new(&kernel);
     device.run(&kernel, vec![&mut nan.bytes.clone(), &mut nan.bytes.clone(), &mut vec![0; 4 * 32 * 32]]);
     let mut device = Some(device);

@@ -2,7 +2,8 @@
 
 use crate::device::aie2;
 use crate::products::f32s;
-use aie_jit_native::kernels::{self, NativeError};
+use aie_jit_native::families;
+use aie_jit_native::kit::NativeError;
 use aie_ops::{DataType, Node, OpParams, Tensor};
 use rstest::rstest;
 
@@ -30,7 +31,7 @@ use rstest::rstest;
 fn names_what_is_not_possible(#[case] weights: Tensor, #[case] columns: Tensor, #[case] reason: &str) {
     let output = f32s([weights.ne[1], columns.ne[1], columns.ne[2], columns.ne[3]]);
     let node = Node::new("MUL_MAT", OpParams::default(), output, vec![Some(weights), Some(columns)]);
-    match kernels::build(&node, &aie2()) {
+    match families::build(&node, &aie2()) {
         Err(NativeError::Unsupported { reason: found, .. }) => assert!(found.contains(reason), "{found}"),
         other => panic!("{:?}", other.err()),
     }
@@ -45,5 +46,5 @@ fn other_generations_are_rejected() {
         f32s([16, 1, 1, 1]),
         vec![Some(f32s([64, 16, 1, 1])), Some(f32s([64, 1, 1, 1]))],
     );
-    assert!(matches!(kernels::build(&node, &arch), Err(NativeError::Generation { .. })));
+    assert!(matches!(families::build(&node, &arch), Err(NativeError::Generation { .. })));
 }

@@ -2,7 +2,7 @@
 
 use crate::device::aie2;
 use crate::products::f32s;
-use aie_jit_native::kernels;
+use aie_jit_native::families;
 use aie_ops::{DataType, Node, OpParams, Tensor};
 use rstest::rstest;
 
@@ -15,7 +15,7 @@ fn of_columns_of_bf16(#[case] shape: [usize; 3]) {
     let of = |dtype, ne| Some(Tensor::contiguous(dtype, ne));
     let sources = vec![of(DataType::BF16, [k, m, 1, 1]), of(DataType::BF16, [k, n, 1, 1])];
     let node = Node::new("MUL_MAT", OpParams::default(), f32s([m, n, 1, 1]), sources);
-    let kernel = kernels::build(&node, &aie2()).unwrap();
+    let kernel = families::build(&node, &aie2()).unwrap();
     println!("{} bytes of instructions", kernel.instructions().len());
 }
 
@@ -38,7 +38,7 @@ fn of_streams(#[case] shape: [usize; 3]) {
         let sources = vec![Some(Tensor::contiguous(dtype, [k, m, 1, 1])), Some(f32s([k, n, 1, 1]))];
         let node = Node::new("MUL_MAT", OpParams::default(), f32s([m, n, 1, 1]), sources);
         let start = std::time::Instant::now();
-        let kernel = kernels::build(&node, &aie2()).unwrap_or_else(|error| panic!("{error}"));
+        let kernel = families::build(&node, &aie2()).unwrap_or_else(|error| panic!("{error}"));
         let bytes = kernel.instructions().len();
         println!("{dtype} m={m} n={n} k={k}: {bytes} bytes of instructions, {:?}", start.elapsed());
         assert!(bytes < 1 << 22, "{bytes}");

@@ -6,7 +6,7 @@ use aie_hal::{
     Buffer, BufferParams, BufferRef, CommandList, Device, DeviceError, Executable, KernelArtifact, Queue, Submission,
     SubmitError, TimelinePoint, WaitError,
 };
-use aie_jit_native::selftest::Material;
+use aie_jit_native::kit::Material;
 use std::fmt::{self, Display, Formatter};
 use std::ops::Range;
 use std::slice;

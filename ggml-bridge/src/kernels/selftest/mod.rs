@@ -1,7 +1,7 @@
 //! The self-test of native kernels on this machine's NPU.
 //!
 //! No table and no emulator can show all that silicon does. So on an NPU a family of native kernels is used only after it has
-//! computed a few small nodes right there ([`aie_jit_native::selftest`] has them). That takes milliseconds, happens when the first
+//! computed a few small nodes right there ([`aie_jit_native::kit::Case`] has them). That takes milliseconds, happens when the first
 //! kernel of the family is wanted, and is remembered for this NPU, firmware, driver and library:
 //!
 //! Whether memory that a program imports is what the array reads is tested in the same way, before models are used where they are

@@ -1,9 +1,9 @@
 //! What a self-test is of.
 
 use aie_hal::Arch;
-use aie_jit_native::kernels::lanes::elementwise;
-use aie_jit_native::kernels::{FAMILIES, Family, copies};
-use aie_jit_native::selftest::loops::HARDWARE_LOOPS;
+use aie_jit_native::families::elements::ELEMENTWISE;
+use aie_jit_native::families::{FAMILIES, HARDWARE_LOOPS, copies};
+use aie_jit_native::kit::Family;
 use std::borrow::Cow;
 
 /// Families in the order in which they are tested. Sums need shims and cores with their locks; rings in mem tiles that a stream starts,
@@ -61,7 +61,7 @@ impl Subject {
         match self {
             Self::Family(family) => family,
             Self::HardwareLoops => &HARDWARE_LOOPS,
-            Self::JoinedDispatches => &elementwise::FAMILY,
+            Self::JoinedDispatches => &ELEMENTWISE,
             Self::ImportedMemory => &copies::FAMILY,
         }
     }

@@ -7,8 +7,7 @@ use super::Outcome;
 use super::dispatch::{Ended, Order, Place, Trouble, dispatch_all};
 use super::subject::Subject;
 use aie_hal::{Arch, Clocks, Device, DeviceError, KernelArtifact};
-use aie_jit_native::kernels::Family;
-use aie_jit_native::selftest::{self, Case, Material};
+use aie_jit_native::kit::{Case, Family, Material};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -79,7 +78,7 @@ enum Event {
 pub fn nodes(subject: Subject, arch: &Arch) -> usize {
     match subject {
         Subject::JoinedDispatches => TOGETHER.iter().map(|(count, _)| *count as usize).sum(),
-        _ => selftest::cases(subject.family(), arch).len(),
+        _ => subject.family().cases_on(arch).len(),
     }
 }
 
@@ -93,7 +92,7 @@ pub fn run(subject: Subject, arch: &Arch, open: &Arc<Open>, limit: Duration, rou
         Subject::Family(_) | Subject::HardwareLoops | Subject::JoinedDispatches => Place::Allocated,
         Subject::ImportedMemory => Place::Imported,
     };
-    let mut cases = selftest::cases(family, arch).into_iter();
+    let mut cases = family.cases_on(arch).into_iter();
     let one = |case| prepare(family, arch, case, rounds, (1, Order::Any));
     let prepared: Vec<Prepared> = match subject {
         Subject::JoinedDispatches => {

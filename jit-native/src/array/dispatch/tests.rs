@@ -1,7 +1,7 @@
 //! Dispatches: what they reject, what they wait for, and which descriptors they use again.
 
 use super::super::testing::{Device, adder, aie2};
-use super::super::{ArrayProgram, Dimension, Lanes};
+use super::super::{ArrayProgram, Dimension, Elements};
 use super::*;
 use aie_hal::format::bd::ShimBd;
 use aie_hal::format::instructions::InstructionStream;
@@ -204,8 +204,8 @@ fn limits_have_numbers() {
     let outside = "bytes 0x7fffc..0x80004 of tile (0,1): it has 0x80000";
     assert_eq!(message(dispatch.write(MEM, 0x7_FFFC, &[1, 2])), outside);
     assert_eq!(message(dispatch.lock(MEM, 0, 64)), "value of a lock: expected -64 to 63, found 64");
-    let lanes = Lanes::new(&aie2(), 1, &adder(), &[]).unwrap();
-    let mut dispatch = lanes.configured().dispatch();
+    let design = Elements::new(&aie2(), 1, &adder(), &[]).unwrap();
+    let mut dispatch = design.configured().dispatch();
     let parameters = "the number of parameters is 257: it has to be 0 to 256";
     assert_eq!(message(dispatch.start(CORE, &[0; 257])), parameters);
     let ring = Ring { tile: CORE, address: 0xBFF8, stride: 12, depth: 1, capacity: 12, empty: 0, full: 1 };

@@ -1,7 +1,7 @@
 //! Fifos on the emulator: forwarded, broadcast, and read by a core as a stream.
 
 use super::super::testing::{ADDER_MEMORY, Device, adder, aie2, assemble};
-use super::super::{Dimension, End, Lanes, Part, Region};
+use super::super::{Dimension, Elements, End, Part, Region};
 use super::*;
 
 const SHIM: Tile = Tile::new(0, 0);
@@ -76,7 +76,7 @@ word:   mov r2, SS
         {delay}
         j #begin
         {delay}",
-        go = Lanes::GO,
+        go = Elements::GO,
     ));
     let mut array = ArrayProgram::new(&aie2(), 1).unwrap();
     array.core(core, &program).unwrap();

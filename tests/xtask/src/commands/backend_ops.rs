@@ -336,7 +336,7 @@ fn run_operation(operation: &str, course: &Course, bar: &ProgressBar) -> Result<
 
 /// Whether a family of native kernels has the operation, by ggml's name for it.
 fn has_native_kernels(operation: &str) -> bool {
-    aie_jit_native::kernels::families_of(operation).next().is_some()
+    aie_jit_native::families::families_of(operation).next().is_some()
 }
 
 fn code_counts(operation: &str, stats: &Path) -> Result<CodeCounts> {

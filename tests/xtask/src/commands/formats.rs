@@ -19,7 +19,7 @@ use aie_hal::format::instructions::{Header, Instruction, InstructionWriter, Tran
 use aie_hal::format::pdi;
 use aie_hal::{Arch, ArchRegistry};
 use aie_isa::Isa;
-use aie_jit_native::array::{CoreMemory, Dimension, Flow, Lane, Lanes, MemMemory, Part, Product, Region};
+use aie_jit_native::array::{CoreMemory, Dimension, Elements, ElementsColumn, Flow, MemMemory, Part, Product, Region};
 use aie_ops::artifact::{BuildError, reference_artifact};
 use aie_ops::{DataType, F16Policy, Placement, normalise, table};
 use anyhow::{Context, Result, ensure};
@@ -198,19 +198,19 @@ fn writers(arch: &Arch) -> Result<Vec<Sample>> {
 fn designs(arch: &Arch) -> Result<Vec<Sample>> {
     let columns = u8::try_from(arch.array.columns)?;
     let program = Isa::for_arch(&arch.name).context("no instruction tables")?.assemble("nop")?;
-    let lanes = Lanes::new(arch, columns, &program, &[])?;
+    let elements = Elements::new(arch, columns, &program, &[])?;
     let flow = |argument, lane: u8| Flow {
         cut: (1024, 2),
         tiles: vec![(256, 600), (7, 1)],
         regions: vec![Region::linear(argument, 4 * (600 * 256 + 7) * u64::from(lane), 4 * (600 * 256 + 7))],
     };
-    let lane = |index| Lane {
+    let column = |index| ElementsColumn {
         parameters: vec![601, 256],
         a: Some(flow(0, index)),
         b: Some(flow(1, index)),
         result: flow(2, index),
     };
-    let dispatch = lanes.dispatch(&(0..columns).map(lane).collect::<Vec<_>>())?;
+    let dispatch = elements.dispatch(&(0..columns).map(column).collect::<Vec<_>>())?;
     let memory = CoreMemory {
         weights: (0, 0x2000, 2),
         operand: (0x4000, 0x2000, 2),
@@ -247,7 +247,7 @@ fn designs(arch: &Arch) -> Result<Vec<Sample>> {
     }
     let name = |design: &str| format!("{}/native-{design}", arch.name);
     let kernels = [
-        ("lanes", lanes.configured().pdi().to_vec(), dispatch),
+        ("lanes", elements.configured().pdi().to_vec(), dispatch),
         ("product", product.configured().pdi().to_vec(), stream.finish()?),
     ];
     let samples = kernels.into_iter().flat_map(|(design, pdi, instructions)| {

@@ -8,7 +8,7 @@ use aie_jit_iron::iron;
 use aie_jit_iron::pregeneration::simulation::{Difference, Other, OtherWay, Simulated, Simulator, Verdict};
 use aie_jit_iron::settings::{GGML_HSA_IRON_DIR, GGML_HSA_JIT_PYTHON};
 use aie_jit_native::NativeCompiler;
-use aie_jit_native::selftest::Material;
+use aie_jit_native::kit::Material;
 use aie_ops::compiler::{CompileError, KernelCompiler};
 use ggml_hsa::device::drivers;
 use ggml_hsa::kernels::selftest::dispatch::{Place, dispatch};

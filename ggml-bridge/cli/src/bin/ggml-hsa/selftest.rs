@@ -6,7 +6,7 @@ use crate::output::{complain, counted, json, say};
 use aie_driver_xdna::route::Route;
 use aie_driver_xdna::{SCHEME, XdnaDriver};
 use aie_hal::{Arch, ArchRegistry, Clocks, Device, DeviceUri, Driver, Environment};
-use aie_jit_native::core::LoopForm;
+use aie_jit_native::codegen::LoopForm;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use comfy_table::Table;

@@ -1,7 +1,7 @@
 //! Opening the devices that a run would open, and what became of each.
 
 use super::machine::Machine;
-use aie_jit_native::kernels::has_any;
+use aie_jit_native::families::has_any;
 use ggml_hsa::device::drivers;
 use ggml_hsa::device::requested::requested;
 use ggml_hsa::kernels::kernel_store::KernelStores;

@@ -8,7 +8,7 @@ use super::privacy::Redactor;
 use aie_driver_xdna::direct;
 use aie_driver_xdna::discovery::FoundNpu;
 use aie_driver_xdna::sysfs::{self, PciDevice};
-use aie_jit_native::core::LoopForm;
+use aie_jit_native::codegen::LoopForm;
 use ggml_hsa::kernels::selftest::Outcome;
 use ggml_hsa::kernels::selftest::npu::Npu;
 use ggml_hsa::kernels::selftest::record::Record as Kept;

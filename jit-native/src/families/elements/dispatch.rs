@@ -1,0 +1,278 @@
+//! From steps and a walk to an artifact.
+
+use super::format::Format;
+use super::functions::Repertoire;
+use super::program::{self, HEADER_WORDS, MOST_STEPS};
+use super::step::Step;
+use super::walk::{BUFFER_WORDS, Loop, RING_WORDS, Walk};
+use crate::array::{Dimension, Elements, ElementsColumn, Flow, Memo, Region};
+use crate::codegen::LoopForm;
+use crate::kit::NativeError;
+use aie_hal::{Arch, KernelArtifact};
+use aie_isa::Isa;
+use aie_ops::Node;
+use aie_ops::name::kernel_name;
+use aie_ops::table;
+use std::sync::Arc;
+
+/// Phases beyond which a node is rejected: its instruction stream would have megabytes.
+const MOST_PHASES: usize = 512;
+
+/// What one kernel does.
+#[derive(Clone, Debug)]
+pub struct Work {
+    /// For messages.
+    pub family: &'static str,
+    /// The program.
+    pub repertoire: Repertoire,
+    /// What is done with each tile of the first operand.
+    pub steps: Vec<Step>,
+    /// What is done with each tile of the second operand before.
+    pub each_b: Vec<Step>,
+    /// The walk, or several one after the other.
+    pub walks: Vec<Walk>,
+    /// Whether each walk is what one column does in one phase, the first column the first one.
+    pub dealt: bool,
+    /// Positions of the operands among the arguments of the kernel; the result is behind the sources.
+    pub a: u16,
+    /// The second operand, if there is one.
+    pub b: Option<u16>,
+    /// The parts of a tile of the second operand and how far they are apart, if those are not the walk's runs.
+    pub b_parts: Option<(u64, u64)>,
+    /// How elements of the operands and the result lie in memory.
+    pub formats: [Format; 3],
+    /// What comes before the tiles, if anything.
+    pub preparation: Option<Preparation>,
+}
+
+/// What a core needs besides its parameters before it begins.
+#[derive(Clone, Debug, Default)]
+pub struct Preparation {
+    /// Words of its data memory, by offset.
+    pub writes: Vec<(u32, Vec<u32>)>,
+    /// Steps with a first tile of the second operand.
+    pub steps: Vec<Step>,
+    /// What that tile is: words of an argument.
+    pub argument: u16,
+    /// The first of them.
+    pub start: u64,
+    /// How many of them; none for no such tile.
+    pub words: u64,
+}
+
+/// Arrays by the functions that their cores have.
+static ARRAYS: Memo<Repertoire, Elements> = Memo::new();
+
+/// The array of a generation with a program; made once.
+fn array(family: &'static str, repertoire: Repertoire, arch: &Arch) -> Result<Arc<Elements>, NativeError> {
+    let isa = Isa::for_arch(&arch.name);
+    let isa = isa.ok_or_else(|| NativeError::Generation { family, arch: arch.name.clone() })?;
+    let make = || {
+        let program = program::program(isa, repertoire, LoopForm::of(arch)).map_err(|error| error.to_string())?;
+        let data: Vec<(u32, Vec<u8>)> =
+            program.data.iter().map(|section| (section.offset, section.bytes.clone())).collect();
+        let columns = u8::try_from(arch.array.columns).unwrap_or(u8::MAX);
+        Elements::new(arch, columns, &program.code, &data).map_err(|error| error.to_string())
+    };
+    ARRAYS.get(arch, repertoire, make).map_err(|reason| NativeError::Failed { family, reason })
+}
+
+/// The kernel of `node` that does these works, one after the other.
+///
+/// # Errors
+/// [`NativeError::Unsupported`] when it takes more steps, phases or memory than there are.
+pub fn artifact(works: &[Work], node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
+    let Some(Work { family, repertoire, .. }) = works.first() else {
+        return Err(NativeError::NoFamily { op: node.op.clone() });
+    };
+    let unsupported = |reason| NativeError::Unsupported { family, op: node.op.clone(), reason };
+    let failed = |reason: String| NativeError::Failed { family, reason };
+    let mut phases: Vec<(&Work, Vec<Walk>)> = Vec::new();
+    let array = array(family, *repertoire, arch)?;
+    let columns = usize::from(array.columns());
+    for work in works {
+        let prepared = work.preparation.as_ref().map_or(0, |preparation| preparation.steps.len());
+        let steps = prepared + work.each_b.len() + work.steps.len();
+        if steps > MOST_STEPS as usize {
+            return Err(unsupported(format!("{steps} steps, at most {MOST_STEPS}")));
+        }
+        if let Some(walk) = work.walks.iter().find(|walk| walk.elements() > RING_WORDS) {
+            return Err(unsupported(format!("rows of {} elements; a core holds {RING_WORDS}", walk.elements())));
+        }
+        phases.extend(work.boxes(columns).chunks(columns).map(|boxes| (work, boxes.to_vec())));
+    }
+    if phases.len() > MOST_PHASES {
+        let count = phases.len();
+        return Err(unsupported(format!("{count} phases of at most 1024 tiles a column; at most {MOST_PHASES}")));
+    }
+    let result = node.inputs().count() as u16;
+    let mut dispatch = array.configured().dispatch();
+    for (work, boxes) in &phases {
+        for (column, walk) in (0..).zip(boxes) {
+            for (offset, words) in work.preparation.iter().flat_map(|preparation| &preparation.writes) {
+                let written = dispatch.write(Elements::core(column), *offset, words);
+                written.map_err(|error| failed(error.to_string()))?;
+            }
+            let lane = work.lane(walk, result).map_err(unsupported)?;
+            let added = array.add(&mut dispatch, column, &lane);
+            added.map_err(|error| unsupported(error.to_string()))?;
+        }
+        dispatch.end_phase().map_err(|error| unsupported(error.to_string()))?;
+    }
+    let instructions = dispatch.finish().map_err(|error| failed(error.to_string()))?;
+    let op = table::lookup(&node.op).ok_or_else(|| NativeError::NoFamily { op: node.op.clone() })?;
+    let (name, pdi) = (kernel_name(op, node), array.configured().pdi());
+    Ok(KernelArtifact::new(name, arch.name.as_str(), arch.dev_gen, pdi, instructions)?)
+}
+
+impl Work {
+    /// Nothing yet, on f32.
+    #[must_use]
+    pub fn new(family: &'static str, repertoire: Repertoire) -> Self {
+        Self {
+            family,
+            repertoire,
+            steps: Vec::new(),
+            each_b: Vec::new(),
+            walks: Vec::new(),
+            dealt: false,
+            a: 0,
+            b: None,
+            b_parts: None,
+            formats: [Format::F32; 3],
+            preparation: None,
+        }
+    }
+
+    /// The kernel of `node` that does this work; see [`artifact`].
+    ///
+    /// # Errors
+    /// As [`artifact`].
+    pub fn artifact(&self, node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
+        artifact(std::slice::from_ref(self), node, arch)
+    }
+
+    /// What columns do in phases: as many boxes as columns at a time.
+    fn boxes(&self, columns: usize) -> Vec<Walk> {
+        if self.dealt {
+            return self.walks.clone();
+        }
+        let mut boxes: Vec<Walk> = Vec::new();
+        for walk in &self.walks {
+            boxes.extend(walk.clone().boxes(columns as u64));
+        }
+        boxes
+    }
+
+    /// What a column does. An error is why it cannot.
+    fn lane(&self, walk: &Walk, result: u16) -> Result<ElementsColumn, String> {
+        let (inner, outer) = walk.by_reuse();
+        let has_b = self.b.is_some();
+        let preparation = self.preparation.as_ref().filter(|preparation| preparation.words > 0);
+        let first_words = preparation.map_or(0, |preparation| preparation.words);
+        let prepared: &[Step] = preparation.map_or(&[], |preparation| &preparation.steps);
+        let count = |loops: &[Loop]| loops.iter().map(|l| l.size).product::<u64>();
+        let tiles = walk.tiles() as u32;
+        let all: Vec<Loop> = inner.iter().chain(&outer).copied().collect();
+        let [a_format, b_format, result_format] = self.formats;
+        let [a_start, b_start, result_start] = walk.start;
+        let strides = |loops: &[Loop], of: fn(&Loop) -> u64| -> Vec<(u64, u64)> {
+            loops.iter().map(|l| (l.size, of(l))).collect()
+        };
+        let group = walk.group;
+        let runs = (walk.run, group.size, group.a);
+        let run = Runs { argument: self.a, format: a_format, start: a_start, runs };
+        let a = run.flow(strides(&all, |l| l.a))?;
+        let runs = (walk.run, group.size, group.result);
+        let run = Runs { argument: result, format: result_format, start: result_start, runs };
+        let to = run.flow(strides(&all, |l| l.result))?;
+        let b = match self.b {
+            None => None,
+            Some(argument) => {
+                let (parts, apart) = self.b_parts.unwrap_or((if group.b == 0 { 1 } else { group.size }, group.b));
+                let runs = (walk.b_run, parts, apart);
+                let run = Runs { argument, format: b_format, start: b_start, runs };
+                let mut flow = run.flow(strides(&outer, |l| l.b))?;
+                flow.cut = cut(walk.b_elements().max(first_words));
+                if let Some(Preparation { argument, start, words, .. }) = preparation {
+                    let run = Runs { argument: *argument, format: Format::F32, start: *start, runs: (*words, 1, 0) };
+                    let first = run.flow(Vec::new())?;
+                    flow.tiles = [first.tiles, flow.tiles].concat();
+                    flow.regions = [first.regions, flow.regions].concat();
+                }
+                Some(flow)
+            }
+        };
+        let (mut outer, inner) = if has_b { (count(&outer), count(&inner)) } else { (1, tiles.into()) };
+        outer += u64::from(preparation.is_some());
+        let sum = |place: crate::array::Place, run: u64| {
+            let (stride, depth) = cut(run);
+            2 * place.address + if depth > 1 { stride } else { 0 }
+        };
+        let mut parameters = vec![
+            outer as u32,
+            inner as u32,
+            self.steps.len() as u32,
+            sum(Elements::A, walk.elements()),
+            sum(Elements::B, walk.b_elements().max(first_words)),
+            sum(Elements::RESULT, walk.elements()),
+            has_b.into(),
+            prepared.len() as u32,
+            self.each_b.len() as u32,
+        ];
+        parameters.resize(HEADER_WORDS as usize, 0);
+        for (steps, elements) in [
+            (prepared, first_words),
+            (self.each_b.as_slice(), walk.b_elements()),
+            (self.steps.as_slice(), walk.elements()),
+        ] {
+            for step in steps {
+                let number = self.repertoire.number(step.function());
+                let number = number.ok_or_else(|| format!("the program has no {:?}", step.function()))?;
+                parameters.extend(step.encode(number, elements.div_ceil(16) as u32));
+            }
+        }
+        Ok(ElementsColumn { parameters, a: Some(a), b, result: to })
+    }
+}
+
+/// Runs of elements of an argument, some of which are a tile.
+struct Runs {
+    argument: u16,
+    format: Format,
+    /// The first element.
+    start: u64,
+    /// The elements of a run, the runs of a tile, and how far they are apart.
+    runs: (u64, u64, u64),
+}
+
+impl Runs {
+    /// The tiles of loops of a number of iterations and a step in elements. An error if the DMA cannot move them.
+    fn flow(&self, loops: Vec<(u64, u64)>) -> Result<Flow, String> {
+        let Self { argument, format, start, runs: (elements, group, apart) } = *self;
+        let words = |elements: u64, what: &str| {
+            let error = || {
+                format!(
+                    "argument {argument} is {}, and {what} {elements} elements, not a whole number of words",
+                    format.name()
+                )
+            };
+            format.words(elements).ok_or_else(error)
+        };
+        let run = words(elements, "a run of it is")?;
+        let count = loops.iter().map(|(size, _)| size).product::<u64>();
+        let mut dimensions = vec![Dimension::new(run, 1)];
+        for (size, step) in std::iter::once((group, apart)).chain(loops).filter(|(size, _)| *size > 1) {
+            dimensions.push(Dimension::new(size, words(step, "its runs are apart by")?));
+        }
+        let offset = 4 * words(start, "a part of it begins after")?;
+        let regions = vec![Region { argument, offset, dimensions }];
+        Ok(Flow { cut: cut(elements * group), tiles: vec![(run * group, count as u32)], regions })
+    }
+}
+
+/// Buffers for a run: whole pairs of vectors, two buffers if they fit.
+fn cut(run: u64) -> (u32, u8) {
+    let bytes = 4 * run.max(1).next_multiple_of(32) as u32;
+    (bytes, if run <= BUFFER_WORDS { 2 } else { 1 })
+}

@@ -1,0 +1,214 @@
+//! The programs: they take tiles as they come and do the steps of the parameters with each.
+//!
+//! Parameters, in words:
+//!
+//! | word | |
+//! |---|---|
+//! | 0 | how often the second operand changes; once if there is none |
+//! | 1 | tiles of the first operand for each of the second |
+//! | 2 | steps with each tile of the first operand |
+//! | 3 to 5 | the sums of the addresses of the two buffers of A, B and the result, by which each tile takes the other one |
+//! | 6 | whether there is a second operand |
+//! | 7 | steps with the first tile of the second operand alone, which come first and prepare something; often 0 |
+//! | 8 | steps with each other tile of the second operand, before those with tiles of the first; often 0 |
+//! | 9 on | the steps, those of word 7, of word 8 and of word 2, [`Step::WORDS`] each: see [`Step::encode`] |
+
+use super::compute::compute;
+use super::functions::{Function, Repertoire};
+use super::operands::Operands;
+use super::rotation;
+use super::step::{Slot, Step, VECTOR_BYTES};
+use crate::array::Elements;
+use crate::codegen::{Address, Class, CoreBuilder, CoreError, CoreProgram, Count, LoopForm, Reg, Region};
+use crate::numerics::{Aie2p, Configuration, Unit};
+use aie_isa::Isa;
+
+/// The first word of the steps.
+pub const HEADER_WORDS: u32 = 9;
+/// Most steps that fit the parameters.
+pub const MOST_STEPS: u32 = (Elements::PARAMETER_WORDS - HEADER_WORDS) / Step::WORDS;
+
+/// Where the addresses of the slots are.
+const TABLE: u32 = Elements::OWN;
+/// Vectors.
+const VECTORS: u32 = TABLE + 64;
+/// A tile.
+const SCRATCH: u32 = VECTORS + Slot::VECTORS * VECTOR_BYTES;
+/// Words of rotations: see [`super::rotation`].
+const FACTORS: u32 = SCRATCH + 4 * Slot::SCRATCH_WORDS;
+
+/// Offset of a slot of one vector in the core's data memory, for a dispatch to write it.
+#[must_use]
+pub(super) fn vector_offset(slot: Slot) -> Option<u32> {
+    let index = [Slot::V0, Slot::V1, Slot::V2].iter().position(|known| *known == slot)? as u32;
+    Some(VECTORS + index * VECTOR_BYTES - CoreBuilder::OWN_MEMORY)
+}
+
+/// Where the program has its parameters and the addresses of the slots, which take turns with each tile.
+#[derive(Clone, Copy)]
+struct Memory {
+    parameters: Region,
+    table: Reg,
+}
+
+impl Memory {
+    /// A word of the parameters.
+    fn word(self, b: &mut CoreBuilder, index: i64) -> Reg {
+        let block = b.pointer_at(self.parameters, Elements::PARAMETERS);
+        let word = b.reg(Class::Scalar);
+        b.load(word, block, Address::At(4 * index));
+        word
+    }
+
+    /// Sets the address of a slot.
+    fn place(self, b: &mut CoreBuilder, slot: Slot, address: u32) {
+        let address = b.scalar(address.into());
+        b.store(address, self.table, Address::At(4 * slot as i64));
+    }
+
+    /// Takes the other buffer of a ring; `sum` is the parameter with the sum of both addresses.
+    fn turn(self, b: &mut CoreBuilder, slot: Slot, sum: i64) {
+        let (sum, address) = (self.word(b, sum), b.reg(Class::Scalar));
+        b.load(address, self.table, Address::At(4 * slot as i64));
+        b.binary_into(address, "sub", sum, address);
+        b.store(address, self.table, Address::At(4 * slot as i64));
+    }
+}
+
+/// The program of a generation.
+///
+/// # Errors
+/// [`CoreError`], when it does not fit.
+pub fn program(isa: &'static Isa, repertoire: Repertoire, loops: LoopForm) -> Result<CoreProgram, CoreError> {
+    let b = CoreBuilder::new(isa);
+    if isa.name() == Isa::aie2().name() {
+        written::<Configuration>(b, repertoire, loops)
+    } else {
+        written::<Aie2p>(b, repertoire, loops)
+    }
+}
+
+fn written<U: Unit>(mut b: CoreBuilder, repertoire: Repertoire, loops: LoopForm) -> Result<CoreProgram, CoreError> {
+    let unit = U::new(&mut b);
+    let parameters = b.region("parameters");
+    let table_region = b.region("table");
+    let minus_one = b.scalar(-1);
+    let table = b.pointer_at(table_region, TABLE);
+    let memory = Memory { parameters, table };
+    for (slot, address) in [
+        (Slot::Scratch, SCRATCH),
+        (Slot::V0, VECTORS),
+        (Slot::V1, VECTORS + VECTOR_BYTES),
+        (Slot::V2, VECTORS + 2 * VECTOR_BYTES),
+        (Slot::Factors, FACTORS),
+        (Slot::Positions, rotation::POSITIONS),
+    ] {
+        memory.place(&mut b, slot, address);
+    }
+    let functions = Functions { all: repertoire.functions(), overlapping: repertoire.functions() };
+    b.forever(|b| {
+        b.acquire(Elements::GO, minus_one);
+        for (slot, place) in [(Slot::A, Elements::A), (Slot::B, Elements::B), (Slot::Result, Elements::RESULT)] {
+            memory.place(b, slot, place.address);
+        }
+        let [outer, inner, steps, has_b, prepared, each_b] = [0, 1, 2, 6, 7, 8].map(|index| memory.word(b, index));
+        b.repeat(Count::from(outer).at_least(1), |b| {
+            b.when(has_b, |b| b.acquire(Elements::B.full, minus_one));
+            // A round begins with the steps with the tile of the second operand alone, if there are any, without a tile of the
+            // first. After the first tile's preparation that is all.
+            let (one, record_bytes) = (b.scalar(1), b.scalar((4 * Step::WORDS).into()));
+            let first_record = b.scalar((Elements::PARAMETERS + 4 * HEADER_WORDS).into());
+            let all_prepared = memory.word(b, 7);
+            let bytes = b.binary("mul", record_bytes, all_prepared);
+            let behind = b.add(first_record, bytes);
+            let alone = b.select(prepared, prepared, each_b);
+            let has_a = b.binary("eq", alone, 0);
+            let bytes = b.binary("mul", record_bytes, each_b);
+            let steps_at = b.add(behind, bytes);
+            let start = b.select(prepared, first_record, behind);
+            let now_steps = b.select(has_a, steps, alone);
+            let more = b.binary("sub", one, has_a);
+            let tiles = b.add(inner, more);
+            let tiles = b.select(prepared, one, tiles);
+            b.repeat(Count::from(tiles).at_least(1), |b| {
+                b.when(has_a, |b| {
+                    b.acquire(Elements::A.full, minus_one);
+                    b.acquire(Elements::RESULT.empty, minus_one);
+                });
+                let record = b.pointer(parameters);
+                b.mov(record, start);
+                b.repeat(Count::from(now_steps).at_least(1), |b| {
+                    step(b, unit, functions, record, table);
+                });
+                b.when(has_a, |b| {
+                    b.release(Elements::A.empty, 1);
+                    b.release(Elements::RESULT.full, 1);
+                    memory.turn(b, Slot::A, 3);
+                    memory.turn(b, Slot::Result, 5);
+                });
+                b.constant_into(has_a, 1);
+                b.mov(now_steps, steps);
+                b.mov(start, steps_at);
+            });
+            b.when(has_b, |b| {
+                b.release(Elements::B.empty, 1);
+                memory.turn(b, Slot::B, 4);
+            });
+            b.constant_into(prepared, 0);
+        });
+    });
+    b.finish_with(loops)
+}
+
+/// The functions of a program by their numbers.
+#[derive(Clone, Copy)]
+pub(in crate::families) struct Functions {
+    pub all: &'static [Function],
+    /// Those whose iterations overlap, if their form says so. Such a loop is there twice; all others are short rather than fast.
+    pub overlapping: &'static [Function],
+}
+
+/// One step: its operands, then its function. `record` points to the step's words, `table` to the addresses of the slots.
+pub(in crate::families) fn step<U: Unit>(b: &mut CoreBuilder, unit: U, functions: Functions, record: Reg, table: Reg) {
+    let word = |b: &mut CoreBuilder, class| {
+        let word = b.reg(class);
+        b.load(word, record, Address::Then(4));
+        word
+    };
+    let number = word(b, Class::Scalar);
+    let mut places = Vec::new();
+    for _ in 0..3 {
+        places.push((word(b, Class::Jump), word(b, Class::Modifier)));
+    }
+    let offset = word(b, Class::Modifier);
+    let vectors = word(b, Class::Scalar);
+    let constants = [(); 4].map(|()| word(b, Class::Scalar));
+    // Loads and stores of one step do not depend on each other but for what a step reads of the vector that it writes.
+    let regions = ["first", "second", "target", "present"].map(|name| b.region(name));
+    let pointer = |b: &mut CoreBuilder, region: Region, index: Reg| {
+        let pointer = b.pointer(region);
+        b.load(pointer, table, Address::Index(index));
+        pointer
+    };
+    let first = pointer(b, regions[0], places[0].0);
+    let second = pointer(b, regions[1], places[1].0);
+    let target = pointer(b, regions[2], places[2].0);
+    b.advance(first, offset);
+    b.advance(target, offset);
+    let present = b.pointer(regions[3]);
+    b.mov(present, target);
+    let operands = Operands {
+        first: (first, places[0].1),
+        second: (second, places[1].1),
+        target: (target, places[2].1),
+        present,
+        vectors,
+        constants,
+        overlapping: functions.overlapping,
+    };
+    b.choose(number, functions.all.len() as u32, |b, number| {
+        if let Some(function) = functions.all.get(number as usize) {
+            compute(b, unit, &operands, *function);
+        }
+    });
+}

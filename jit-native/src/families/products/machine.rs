@@ -1,0 +1,87 @@
+//! The array of the family: what is configured once.
+
+use super::kernel::Purpose;
+use super::memory::ARENA;
+use super::parameters::{OFFSET, WORDS};
+use super::program::program;
+use crate::array::{ArrayError, CoreMemory, MemMemory, Memo, Product};
+use crate::codegen::{CoreError, LoopForm, LoopReport};
+use crate::kit::NativeError;
+use aie_hal::Arch;
+use aie_isa::Isa;
+use std::sync::Arc;
+
+pub(super) const NAME: &str = "product";
+pub(super) const GENERATION: &str = "aie2";
+
+/// The array with the program of its cores.
+pub(super) struct Machine {
+    pub product: Product,
+    /// What is known of the program's loops.
+    pub loops: Vec<LoopReport>,
+}
+
+/// Why there is no machine.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum MachineError {
+    #[error("the core's program: {0}")]
+    Core(#[from] CoreError),
+    #[error("the array: {0}")]
+    Array(#[from] ArrayError),
+}
+
+impl Machine {
+    /// The machine of a generation, for one purpose.
+    pub fn new(arch: &Arch, isa: &'static Isa, purpose: Purpose) -> Result<Self, MachineError> {
+        let program = program(isa, purpose, LoopForm::of(arch))?;
+        // Each dispatch divides the memory behind the parameters anew.
+        let part = |index: u32| (ARENA + 64 * index, 32, 2);
+        let memory = CoreMemory { weights: part(0), operand: part(1), result: part(2), parameters: (OFFSET, WORDS) };
+        let columns = arch.array.columns as u8;
+        let product = Product::new(arch, columns, &program.code, &[], &memory, MemMemory::default())?;
+        Ok(Self { product, loops: program.loops })
+    }
+}
+
+/// A machine is the same for all nodes.
+static MACHINES: Memo<Purpose, Machine> = Memo::new();
+
+pub(super) fn machine(arch: &Arch, purpose: Purpose) -> Result<Arc<Machine>, NativeError> {
+    check_generation(arch)?;
+    MACHINES.get(arch, purpose, || Machine::new(arch, Isa::aie2(), purpose)).map_err(failed)
+}
+
+pub(super) fn check_generation(arch: &Arch) -> Result<(), NativeError> {
+    if arch.name == GENERATION {
+        return Ok(());
+    }
+    Err(NativeError::Generation { family: NAME, arch: arch.name.to_string() })
+}
+
+fn failed(reason: impl ToString) -> NativeError {
+    NativeError::Failed { family: NAME, reason: reason.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::OWN_MEMORY;
+    use crate::check::{Program, check};
+    use rstest::rstest;
+
+    /// All ways through the program, with the memory of its own tile alone.
+    #[rstest]
+    fn the_checker_accepts_the_program(
+        #[values(Purpose::Floats, Purpose::Integers, Purpose::Token)] purpose: Purpose,
+        #[values(LoopForm::Hardware, LoopForm::Jnz)] loops: LoopForm,
+    ) {
+        let isa = Isa::aie2();
+        let program = program(isa, purpose, loops).unwrap();
+        let own = OWN_MEMORY..OWN_MEMORY + 0x1_0000;
+        let report = check(&Program::new(isa, &program.code).with_data(vec![own]));
+        let rejections: Vec<String> = report.rejections().map(ToString::to_string).collect();
+        assert!(rejections.is_empty(), "{}", rejections.join("\n"));
+        println!("{} bytes, {} bundles, {} reads followed", report.bytes, report.bundles, report.reads);
+        assert!(report.bytes <= 16 * 1024);
+    }
+}
