@@ -234,6 +234,11 @@ pub struct Arch {
     pub title: String,
     /// Device generation in the header of instruction streams.
     pub dev_gen: u8,
+    /// Instruction set of the cores, by its name in `aie-isa`; `None` if it has no tables, and so no machine code is made or executed
+    /// for this generation.
+    pub instruction_set: Option<String>,
+    /// Largest burst of a shim's DMA in bytes.
+    pub shim_burst_bytes: usize,
     /// Types the vector unit computes natively, by ggml's names.
     pub native_types: Vec<String>,
     /// Whether zero-overhead loops of cores (LS, LE, LC) repeat. Without them native kernels branch back.

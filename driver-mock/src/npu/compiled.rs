@@ -279,8 +279,8 @@ impl CompiledArray {
 
     fn array(&self, mut rules: Rules) -> Result<Array, String> {
         let arch = &self.arch;
-        let isa = Isa::for_arch(&arch.name)
-            .ok_or_else(|| format!("there are no instruction tables of generation `{}`", arch.name))?;
+        let isa = arch.instruction_set.as_deref().and_then(Isa::for_arch);
+        let isa = isa.ok_or_else(|| format!("there are no instruction tables of generation `{}`", arch.name))?;
         let size = |count: usize| u8::try_from(count).map_err(|_| format!("an array of {count} columns or rows"));
         let (columns, rows) = (size(arch.array.columns)?, size(arch.array.rows)?);
         rules.loops = self.loops;

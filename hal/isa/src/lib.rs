@@ -53,7 +53,7 @@ impl Isa {
         &AIE2P_ISA
     }
 
-    /// The instruction set of a generation by its name in `hal`'s arch files. None if there are no tables for it.
+    /// The instruction set of a name: `instruction_set` in `hal`'s arch files. None if there are no tables for it.
     pub fn for_arch(name: &str) -> Option<&'static Self> {
         let set = InstructionSet::ALL.into_iter().find(|set| set.name() == name)?;
         Some(Self::of(set))

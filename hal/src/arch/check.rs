@@ -98,6 +98,16 @@ fn check_names(arch: &Arch) -> Result<(), ContradictionError> {
             arch.name
         ));
     }
+    if arch.instruction_set.as_ref().is_some_and(String::is_empty) {
+        return contradiction("`instruction_set` is empty; omit the key if there are no tables of its instructions");
+    }
+    // The field of a shim's descriptor has two bits.
+    if ![64, 128, 256, 512].contains(&arch.shim_burst_bytes) {
+        return contradiction(format!(
+            "`shim_burst_bytes` is {}; it has to be 64, 128, 256 or 512",
+            arch.shim_burst_bytes
+        ));
+    }
     if arch.title.is_empty() {
         return contradiction("`title` is empty; write the product line's name");
     }
@@ -192,6 +202,8 @@ mod tests {
 
     #[rstest]
     #[case(|a: &mut Arch| a.name = "AIE 9".into(), "`name` is \"AIE 9\"; it has to be lower case")]
+    #[case(|a: &mut Arch| a.instruction_set = Some(String::new()), "`instruction_set` is empty; omit the key")]
+    #[case(|a: &mut Arch| a.shim_burst_bytes = 1024, "`shim_burst_bytes` is 1024; it has to be 64, 128, 256 or 512")]
     #[case(|a: &mut Arch| a.title.clear(), "`title` is empty")]
     #[case(|a: &mut Arch| a.native_types.clear(), "`native_types` is empty")]
     #[case(|a: &mut Arch| a.min_firmware = Some(FirmwareVersion([0; 4])), "`min_firmware` is 0.0.0.0")]

@@ -16,11 +16,6 @@ pub struct Grid {
     columns: u8,
 }
 
-/// Largest bursts of the shim's DMA: 256 bytes on aie2, 512 on later generations.
-const BURST_AIE2: u32 = 2;
-const BURST_LATER: u32 = 3;
-const AIE2: u8 = 3;
-
 impl Grid {
     /// The first `columns` columns that a context of this generation gets.
     pub(super) fn new(arch: &Arch, columns: u8) -> Result<Self, ArrayError> {
@@ -60,7 +55,8 @@ impl Grid {
 
     /// The largest burst of a shim's descriptors, as their field has it.
     pub(super) fn burst(&self) -> u32 {
-        if self.arch.dev_gen <= AIE2 { BURST_AIE2 } else { BURST_LATER }
+        // Powers of two from 64 bytes on; arch files have no others.
+        (self.arch.shim_burst_bytes / 64).max(1).ilog2()
     }
 
     /// What kind of tile is at a place.

@@ -8,11 +8,11 @@ use super::grid::Grid;
 use super::ring::Ring;
 use super::route::{self, Stream};
 use super::tile::{Channel, End, Tile};
+use crate::codegen::isa_of;
 use aie_hal::Arch;
 use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::register::TileKind;
 use aie_hal::format::stream_switch::Port;
-use aie_isa::Isa;
 use std::collections::BTreeMap;
 
 /// Bytes of a word of program memory.
@@ -73,7 +73,7 @@ impl ArrayProgram {
         if bytes > limit {
             return Err(ArrayError::Program { tile, bytes, limit });
         }
-        let nop = Isa::for_arch(&self.grid.arch().name).and_then(|isa| isa.assemble("nop").ok()).unwrap_or_default();
+        let nop = isa_of(self.grid.arch()).and_then(|isa| isa.assemble("nop").ok()).unwrap_or_default();
         let contents = self.contents(tile)?;
         if contents.program.is_some() {
             return Err(ArrayError::InUse { tile, what: "core", number: 0 });

@@ -1,6 +1,7 @@
 //! An emulated device for the tests of array programs.
 
 use super::{Configured, CoreMemory, Elements, GO_LOCK, Tile};
+use crate::codegen::isa_of;
 use aie_emulator::array::{Waiter, What, Who};
 use aie_emulator::{Array, HostMemory, Outcome, Rules};
 use aie_hal::format::instructions::InstructionStream;
@@ -56,7 +57,7 @@ impl Device {
     }
 
     pub fn load_under(arch: &Arch, pdi: &[u8], rules: Rules) -> Result<Self, String> {
-        let isa = Isa::for_arch(&arch.name).unwrap();
+        let isa = isa_of(arch).unwrap();
         let mut array = Array::with_rules(isa, arch.array.columns as u8, arch.array.rows as u8, rules);
         let pdi = Pdi::parse(pdi).map_err(|error| error.to_string())?;
         array.load(&pdi, &mut Host(Vec::new())).map_err(|error| error.to_string())?;

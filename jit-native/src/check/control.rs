@@ -17,7 +17,8 @@ pub fn check(paths: &mut Paths<'_>) {
             let stated = paths.resolved.get(&placed.address);
             match branch.target {
                 Target::Address(target) if target % ALIGNMENT != 0 => {
-                    let certain = paths.code.isa().name() == "aie2p" && follows_instructions(paths, target);
+                    let certain =
+                        paths.code.isa().set().errata().unaligned_targets && follows_instructions(paths, target);
                     problems.push((id, Problem::TargetAlignment { target, certain }));
                 }
                 Target::Register(_) if stated.is_none_or(|targets| targets.is_empty()) => {

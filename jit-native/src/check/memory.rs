@@ -176,7 +176,7 @@ pub fn check(paths: &mut Paths<'_>) {
 /// Where the vector was loaded of which an instruction extracts element 0 by a register; see [`Problem::ExtractFirst`].
 fn extracted_first(paths: &Paths<'_>, constants: &mut Constants, port: &Port) -> Option<u32> {
     let is_extract = paths.code.instruction(port).instruction.mnemonic.starts_with("vextract.");
-    if !is_extract || paths.code.isa().name() != "aie2" {
+    if !is_extract || !paths.code.isa().set().errata().first_of_loaded {
         return None;
     }
     let (index, vector) = (port_of(paths, port, "idx")?, port_of(paths, port, "s1")?);

@@ -75,6 +75,7 @@ mod scalar;
 mod schedule;
 mod select;
 mod split;
+mod target;
 mod timing;
 mod vector;
 
@@ -85,4 +86,5 @@ pub use flow::{Count, LoopForm};
 pub use operation::Operand;
 pub use program::{CoreProgram, LoopReport, Section};
 pub use register::{Class, Reg, Region};
+pub use target::isa_of;
 pub use vector::Address;

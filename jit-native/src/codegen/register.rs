@@ -1,8 +1,8 @@
 //! Virtual registers, their classes, and what a register of a class consists of.
 
 use aie_isa::{Isa, Register};
-use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
 
 /// Kinds of registers that a program's variables can have.
 ///
@@ -216,16 +216,20 @@ pub(super) struct Variable {
     pub constant: Option<i64>,
 }
 
+/// The registers of an instruction set.
+type Classes = HashMap<Class, Vec<Register>>;
+
 /// All registers of a class.
 pub(super) fn members(isa: &'static Isa, class: Class) -> &'static [Register] {
-    static AIE2: LazyLock<HashMap<Class, Vec<Register>>> = LazyLock::new(|| by_class(Isa::aie2()));
-    static AIE2P: LazyLock<HashMap<Class, Vec<Register>>> = LazyLock::new(|| by_class(Isa::aie2p()));
-    let classes = if isa.name() == Isa::aie2().name() { &AIE2 } else { &AIE2P };
+    static KNOWN: Mutex<BTreeMap<&'static str, &'static Classes>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    // Kept for as long as the instruction set, which is there for ever. Another timing changes no register.
+    let classes: &'static Classes = known.entry(isa.name()).or_insert_with(|| Box::leak(Box::new(by_class(isa))));
     classes.get(&class).map_or(&[], Vec::as_slice)
 }
 
-fn by_class(isa: &Isa) -> HashMap<Class, Vec<Register>> {
-    let mut classes: HashMap<Class, Vec<Register>> = HashMap::new();
+fn by_class(isa: &Isa) -> Classes {
+    let mut classes = Classes::new();
     for register in isa.registers().iter().filter_map(|info| isa.register_named(info.name)) {
         classes.entry(Class::of(isa, register)).or_default().push(register);
     }

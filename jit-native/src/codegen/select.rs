@@ -4,7 +4,7 @@ use super::builder::CoreBuilder;
 use super::error::CoreError;
 use super::operation::{Effect, Op, Operand, Row, Val, given};
 use super::register::{Class, Reg, Region, members, part_of};
-use aie_isa::{Access, Direction, Instruction, Isa, Kind, Part, Register};
+use aie_isa::{Access, Direction, Instruction, Kind, Part, Register};
 
 /// The assembly text's form without mnemonic and names: rows of one form do the same.
 fn shape(row: &Instruction) -> (String, Vec<Direction>) {
@@ -17,10 +17,6 @@ fn shape(row: &Instruction) -> (String, Vec<Direction>) {
 fn is_post(row: &Instruction) -> bool {
     row.syntax.contains("], $")
 }
-
-/// Rows of AIE2P that nothing has shown to be right (docs/emulator-evidence.md), and that others can stand for. Only
-/// [`CoreBuilder::op`] takes them.
-const WITHOUT_EVIDENCE: [&str; 3] = ["LDA_dms_lda_pstm_nrm_imm", "PADDB_pstm_nrm_imm", "PADDS_pstm_nrm_imm"];
 
 impl CoreBuilder {
     /// Adds an instruction by its mnemonic: operands in the order of the assembly text (see `aie_isa`'s listings), then those
@@ -57,10 +53,9 @@ impl CoreBuilder {
         }
     }
 
-    /// Whether a mnemonic means a row. Streams and cascades share the mnemonics of moves.
-    fn is_plain(&self, row: &Instruction) -> bool {
-        let avoided = self.isa().name() == Isa::aie2p().name() && WITHOUT_EVIDENCE.contains(&row.key);
-        !(avoided || row.flags.stream || row.flags.cascade)
+    /// Whether a mnemonic means a row. Streams and cascades share the mnemonics of moves; of rows without evidence others do the same.
+    fn is_plain(row: &Instruction) -> bool {
+        !(row.flags.unproven || row.flags.stream || row.flags.cascade)
     }
 
     /// Adds an instruction that several mnemonics stand for, one for each slot.
@@ -76,7 +71,7 @@ impl CoreBuilder {
     fn emit_rows(&mut self, mnemonics: &[&str], operands: &[Operand], wanted: impl Fn(&Instruction) -> bool) {
         let isa = self.isa();
         let rows = mnemonics.iter().flat_map(|mnemonic| isa.instructions_named(mnemonic));
-        let rows: Vec<&'static Instruction> = rows.filter(|row| self.is_plain(row) && wanted(row)).collect();
+        let rows: Vec<&'static Instruction> = rows.filter(|row| Self::is_plain(row) && wanted(row)).collect();
         if rows.is_empty() {
             return self.fail(CoreError::Instruction { isa: isa.name(), name: mnemonics.join("/") });
         }
@@ -85,13 +80,14 @@ impl CoreBuilder {
 
     /// Whether a mnemonic has a row for these operands.
     pub(super) fn accepts(&self, mnemonic: &str, operands: &[Operand]) -> bool {
-        let mut rows = self.isa().instructions_named(mnemonic).filter(|row| self.is_plain(row));
+        let mut rows = self.isa().instructions_named(mnemonic).filter(|row| Self::is_plain(row));
         rows.any(|row| self.fits(row, operands, false).is_some())
     }
 
     /// The same for a load or store.
     pub(super) fn accepts_addressed(&self, mnemonic: &str, operands: &[Operand], post: bool) -> bool {
-        let mut rows = self.isa().instructions_named(mnemonic).filter(|row| self.is_plain(row) && is_post(row) == post);
+        let mut rows =
+            self.isa().instructions_named(mnemonic).filter(|row| Self::is_plain(row) && is_post(row) == post);
         rows.any(|row| self.fits(row, operands, false).is_some())
     }
 

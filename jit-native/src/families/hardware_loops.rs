@@ -6,20 +6,22 @@
 
 use crate::array::{Elements, ElementsColumn, Flow, Region};
 use crate::codegen::{Address, Class, CoreBuilder, CoreError, CoreProgram, Count, LoopForm};
-use crate::kit::{Case, Exactness, Family, Input, NativeError};
+use crate::kit::{Case, Exactness, Family, Input, NativeError, isa_for};
 use aie_hal::{Arch, KernelArtifact};
-use aie_isa::Isa;
+use aie_isa::{InstructionSet, Isa};
 use aie_ops::{DataType, Node, Tensor};
 
 /// Not among [`crate::families::FAMILIES`]: no graph gets its kernels.
 pub static HARDWARE_LOOPS: Family = Family {
     name: "hardware-loops",
     operations: &[BY_REGISTER, BY_CONSTANT],
-    generations: &["aie2", "aie2p"],
+    instruction_sets: INSTRUCTION_SETS,
     cases,
     build,
 };
 
+/// Loads, stores and locks, which all have in common.
+const INSTRUCTION_SETS: &[InstructionSet] = &InstructionSet::ALL;
 /// Copies with a count in a register.
 const BY_REGISTER: &str = "CONT";
 /// Copies with constant counts.
@@ -73,7 +75,7 @@ fn program(isa: &'static Isa) -> Result<CoreProgram, CoreError> {
 fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
     let family = HARDWARE_LOOPS.name;
     let failed = |reason: String| NativeError::Failed { family, reason };
-    let isa = Isa::for_arch(&arch.name).ok_or_else(|| NativeError::Generation { family, arch: arch.name.clone() })?;
+    let isa = isa_for(family, INSTRUCTION_SETS, arch)?;
     let count = (node.output.elements() / WORDS as usize) as u32;
     let constant = CONSTANTS.iter().position(|constant| node.op == BY_CONSTANT && *constant == count);
     let program = program(isa).map_err(|error| failed(error.to_string()))?;

@@ -82,7 +82,7 @@ mod tests {
                 assert!(operations.insert(op), "{}: {op} is listed twice", family.name);
                 assert_eq!(table::lookup(op).map(|op| op.name()), Some(*op), "{}", family.name);
             }
-            assert!(!family.generations.is_empty(), "{}", family.name);
+            assert!(!family.instruction_sets.is_empty(), "{}", family.name);
         }
     }
 

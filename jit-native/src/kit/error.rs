@@ -1,6 +1,7 @@
 //! Why there is no kernel.
 
 use aie_hal::artifact::ArtifactError;
+use aie_ops::Node;
 use thiserror::Error;
 
 /// Why a node has no native kernel.
@@ -23,13 +24,15 @@ pub enum NativeError {
         /// What it does not take, with numbers, and what it would.
         reason: String,
     },
-    /// The family has no program for this generation.
-    #[error("{family}: no program for {arch}")]
+    /// The family has no program for the instruction set of this generation.
+    #[error("{family}: no program for {arch}; possible: the instruction sets {possible}")]
     Generation {
         /// The family.
         family: &'static str,
         /// Name of the arch file.
         arch: String,
+        /// The instruction sets that it has programs for.
+        possible: String,
     },
     /// Something that should always work did not: the program, the array or the artifact was rejected by the layer that makes it.
     #[error("{family}: {reason}")]
@@ -42,4 +45,16 @@ pub enum NativeError {
     /// PDI and stream do not make an artifact.
     #[error(transparent)]
     Artifact(#[from] ArtifactError),
+}
+
+impl NativeError {
+    /// That a family does not take a node: `reason` says what, with numbers, and what it would take.
+    pub fn unsupported(family: &'static str, node: &Node, reason: impl Into<String>) -> Self {
+        Self::Unsupported { family, op: node.op.clone(), reason: reason.into() }
+    }
+
+    /// That a layer below a family did not work.
+    pub fn failed(family: &'static str, reason: impl ToString) -> Self {
+        Self::Failed { family, reason: reason.to_string() }
+    }
 }

@@ -1,7 +1,9 @@
 //! A family of kernels: a group of operations with one design.
 
 use super::{Case, NativeError};
+use crate::codegen::isa_of;
 use aie_hal::{Arch, KernelArtifact};
+use aie_isa::{InstructionSet, Isa};
 use aie_ops::Node;
 
 /// A group of operations with one design.
@@ -11,8 +13,8 @@ pub struct Family {
     pub name: &'static str,
     /// ggml's descriptions of the operations it has kernels for, in upper case.
     pub operations: &'static [&'static str],
-    /// The generations that it has a program for.
-    pub generations: &'static [&'static str],
+    /// The instruction sets that it has a program for.
+    pub instruction_sets: &'static [InstructionSet],
     /// What it has to get right on an NPU before its kernels are used there. Every operation is among them.
     pub cases: fn(&Arch) -> Vec<Case>,
     /// Makes the kernel of a normalised node ([`aie_ops::normalise::normalise`]): PDI and instruction stream. The arguments are
@@ -23,11 +25,26 @@ pub struct Family {
 impl Family {
     /// Whether it has a program for a generation.
     pub fn is_for(&self, arch: &Arch) -> bool {
-        self.generations.contains(&arch.name.as_str())
+        isa_for(self.name, self.instruction_sets, arch).is_ok()
     }
 
     /// What it has to get right on a generation; nothing where it has no program.
     pub fn cases_on(&self, arch: &Arch) -> Vec<Case> {
         if self.is_for(arch) { (self.cases)(arch) } else { Vec::new() }
     }
+}
+
+/// The instruction set of a generation, for a family that has programs for `instruction_sets`.
+///
+/// # Errors
+/// [`NativeError::Generation`], if it is none of these: a program is never made for another instruction set than it was written for.
+pub fn isa_for(
+    family: &'static str,
+    instruction_sets: &[InstructionSet],
+    arch: &Arch,
+) -> Result<&'static Isa, NativeError> {
+    isa_of(arch).filter(|isa| instruction_sets.contains(&isa.set())).ok_or_else(|| {
+        let possible: Vec<&str> = instruction_sets.iter().map(|set| set.name()).collect();
+        NativeError::Generation { family, arch: arch.name.clone(), possible: possible.join(", ") }
+    })
 }

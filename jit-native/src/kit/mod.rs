@@ -9,4 +9,4 @@ mod family;
 
 pub use case::{Case, Exactness, Input, Material};
 pub use error::NativeError;
-pub use family::Family;
+pub use family::{Family, isa_for};

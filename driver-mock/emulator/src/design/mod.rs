@@ -148,7 +148,8 @@ impl Design {
     /// # Errors
     /// [`DesignError`].
     pub fn read(arch: &Arch, source: &Source<'_>) -> Result<Self, DesignError> {
-        let isa = Isa::for_arch(&arch.name).ok_or_else(|| DesignError::NoInstructions(arch.name.clone()))?;
+        let isa = arch.instruction_set.as_deref().and_then(Isa::for_arch);
+        let isa = isa.ok_or_else(|| DesignError::NoInstructions(arch.name.clone()))?;
         let (mut replay, mut problems) = (Replay::new(arch), Vec::new());
         for command in source.pdi.cdo().commands() {
             let done = match command {

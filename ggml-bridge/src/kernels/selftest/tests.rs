@@ -212,7 +212,7 @@ fn a_device_without_memory_is_no_verdict() {
     let reason = outcome("mock:aie2?fault=alloc@1").unwrap_err();
     assert!(reason.contains("out of memory"), "{reason}");
     assert!(outcome("mock:aie3").is_err());
-    let aie9 = Arch { name: "aie9".into(), ..(*aie2()).clone() };
+    let aie9 = Arch { name: "aie9".into(), instruction_set: None, ..(*aie2()).clone() };
     assert!(
         trial::run(Subject::Family(copies()), &aie9, &simulated("mock:aie2").0, LONG, 1)
             .unwrap_err()

@@ -188,6 +188,8 @@ pub struct Flags {
     pub stream: bool,
     /// Reads or writes the cascade.
     pub cascade: bool,
+    /// Nothing has shown that it does what the emulator takes it to do (docs/emulator-evidence.md), and other rows can stand for it.
+    pub unproven: bool,
 }
 
 /// A slot instruction: one row of the table.

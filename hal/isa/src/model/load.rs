@@ -306,6 +306,7 @@ impl Isa {
                 "lock" => flags.lock = true,
                 "stream" => flags.stream = true,
                 "cascade" => flags.cascade = true,
+                "unproven" => flags.unproven = true,
                 // The column `access` says more.
                 "load" | "store" | "sideeffect" | "tm" => {}
                 _ => return Err(row.error(format!("unknown flag `{flag}`"))),

@@ -11,7 +11,7 @@ mod timing;
 
 pub use format::{Format, Slot};
 pub use instruction::{Access, Direction, Extension, Flags, Form, Immediate, Instruction, Kind, Operand, Part};
-pub use instruction_set::InstructionSet;
+pub use instruction_set::{Errata, InstructionSet};
 pub use load::{AIE2, AIE2P, TableError, Tables};
 pub use register::{Register, RegisterClass, RegisterInfo};
 pub use timing::{Bypass, Port, Timing, Unit, UnitUse};
@@ -41,7 +41,7 @@ pub struct Isa {
 }
 
 impl Isa {
-    /// The generation's name, as in `hal`'s arch files: `aie2`, `aie2p`.
+    /// Its name, as `instruction_set` in `hal`'s arch files: `aie2`, `aie2p`.
     pub fn name(&self) -> &'static str {
         self.set.name()
     }

@@ -70,9 +70,9 @@ mod softmax;
 mod values;
 
 use crate::array::Memo;
-use crate::kit::{Family, NativeError};
+use crate::kit::{Family, NativeError, isa_for};
 use aie_hal::{Arch, KernelArtifact};
-use aie_isa::Isa;
+use aie_isa::InstructionSet;
 use aie_ops::Node;
 use machine::Machine;
 use problem::Problem;
@@ -80,21 +80,20 @@ use std::sync::Arc;
 
 const NAME: &str = "attention";
 const OPERATION: &str = "FLASH_ATTN_EXT";
-const GENERATION: &str = "aie2";
+/// Its blocks are those of the matrix unit of this instruction set.
+const INSTRUCTION_SETS: &[InstructionSet] = &[InstructionSet::Aie2];
 
 /// Attention.
 pub static FAMILY: Family =
-    Family { name: NAME, operations: &[OPERATION], generations: &[GENERATION], cases: cases::cases, build };
+    Family { name: NAME, operations: &[OPERATION], instruction_sets: INSTRUCTION_SETS, cases: cases::cases, build };
 
 /// A machine is the same for all nodes.
 static MACHINES: Memo<(), Machine> = Memo::new();
 
 fn machine(arch: &Arch) -> Result<Arc<Machine>, NativeError> {
-    if arch.name != GENERATION {
-        return Err(NativeError::Generation { family: NAME, arch: arch.name.to_string() });
-    }
-    let machine = MACHINES.get(arch, (), || Machine::new(arch, Isa::aie2()));
-    machine.map_err(|reason| NativeError::Failed { family: NAME, reason })
+    let isa = isa_for(NAME, INSTRUCTION_SETS, arch)?;
+    let machine = MACHINES.get(arch, (), || Machine::new(arch, isa));
+    machine.map_err(|reason| NativeError::failed(NAME, reason))
 }
 
 fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {

@@ -4,14 +4,16 @@ use super::movement::Movement;
 use super::pack;
 use crate::array::{ArrayError, Dispatch, Memo, Pass, Passes};
 use crate::codegen::LoopForm;
-use crate::kit::NativeError;
+use crate::kit::{NativeError, isa_for};
 use aie_hal::{Arch, KernelArtifact};
-use aie_isa::Isa;
+use aie_isa::InstructionSet;
 use aie_ops::name::kernel_name;
 use aie_ops::{DataType, Node, Tensor, table};
 use std::sync::Arc;
 
 pub(super) const NAME: &str = "copies";
+/// Its program has instructions on scalars alone, which all have in common.
+pub(super) const INSTRUCTION_SETS: &[InstructionSet] = &InstructionSet::ALL;
 /// Phases of one dispatch, each of up to three million words a column.
 const MOST_PHASES: u64 = 64;
 /// A column is worth its descriptors from this number of words on.
@@ -23,7 +25,7 @@ static PASSES: Memo<(), Passes> = Memo::new();
 /// The design of a generation; made once.
 pub(super) fn passes(arch: &Arch) -> Result<Arc<Passes>, NativeError> {
     let make = || {
-        let isa = Isa::for_arch(&arch.name);
+        let isa = isa_for(NAME, INSTRUCTION_SETS, arch).ok();
         let program = isa.map(|isa| pack::program(isa, LoopForm::of(arch))).transpose();
         let program = program.map_err(|error| error.to_string())?;
         let columns = u8::try_from(arch.array.columns).unwrap_or(u8::MAX);
@@ -52,10 +54,7 @@ pub(super) fn format_of(node: &Node, movement: &Movement, arch: &Arch) -> Result
         (Some(_), DataType::BF16) => pack::BF16,
         (Some(_), _) => pack::F16,
     };
-    if Isa::for_arch(&arch.name).is_none() {
-        return Err(NativeError::Generation { family: NAME, arch: arch.name.clone() });
-    }
-    Ok(Some(format))
+    isa_for(NAME, INSTRUCTION_SETS, arch).map(|_| Some(format))
 }
 
 /// A movement as parts for columns and phases.

@@ -30,14 +30,14 @@ use crate::array::Pass;
 use crate::kit::{Family, NativeError};
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::{Node, Tensor};
-use design::{NAME, finished, format_of, parts, passes, phases, source, unsupported};
+use design::{INSTRUCTION_SETS, NAME, finished, format_of, parts, passes, phases, source, unsupported};
 use movement::Movement;
 
 /// Copies.
 pub static FAMILY: Family = Family {
     name: NAME,
     operations: &["CPY", "CONT", "DUP", "CONCAT", "REPEAT", "GET_ROWS", "SET_ROWS"],
-    generations: &["aie2", "aie2p"],
+    instruction_sets: INSTRUCTION_SETS,
     cases: cases::cases,
     build,
 };

@@ -7,9 +7,9 @@ use super::step::Step;
 use super::walk::{BUFFER_WORDS, Loop, RING_WORDS, Walk};
 use crate::array::{Dimension, Elements, ElementsColumn, Flow, Memo, Region};
 use crate::codegen::LoopForm;
-use crate::kit::NativeError;
+use crate::kit::{NativeError, isa_for};
 use aie_hal::{Arch, KernelArtifact};
-use aie_isa::Isa;
+use aie_isa::InstructionSet;
 use aie_ops::Node;
 use aie_ops::name::kernel_name;
 use aie_ops::table;
@@ -65,8 +65,7 @@ static ARRAYS: Memo<Repertoire, Elements> = Memo::new();
 
 /// The array of a generation with a program; made once.
 fn array(family: &'static str, repertoire: Repertoire, arch: &Arch) -> Result<Arc<Elements>, NativeError> {
-    let isa = Isa::for_arch(&arch.name);
-    let isa = isa.ok_or_else(|| NativeError::Generation { family, arch: arch.name.clone() })?;
+    let isa = isa_for(family, &InstructionSet::ALL, arch)?;
     let make = || {
         let program = program::program(isa, repertoire, LoopForm::of(arch)).map_err(|error| error.to_string())?;
         let data: Vec<(u32, Vec<u8>)> =

@@ -27,15 +27,13 @@ pub mod walk;
 mod tests;
 
 use crate::kit::Family;
-
-/// The generations that the programs are for.
-const GENERATIONS: &[&str] = &["aie2", "aie2p"];
+use aie_isa::InstructionSet;
 
 /// Functions of elements.
 pub static ELEMENTWISE: Family = Family {
     name: elementwise::NAME,
     operations: elementwise::OPERATIONS,
-    generations: GENERATIONS,
+    instruction_sets: &InstructionSet::ALL,
     cases: cases::elementwise,
     build: elementwise::build,
 };
@@ -44,7 +42,7 @@ pub static ELEMENTWISE: Family = Family {
 pub static ROWS: Family = Family {
     name: rows::NAME,
     operations: rows::OPERATIONS,
-    generations: GENERATIONS,
+    instruction_sets: &InstructionSet::ALL,
     cases: cases::rows,
     build: rows::build,
 };
@@ -53,7 +51,7 @@ pub static ROWS: Family = Family {
 pub static ROPE: Family = Family {
     name: rope::NAME,
     operations: &["ROPE"],
-    generations: GENERATIONS,
+    instruction_sets: &InstructionSet::ALL,
     cases: cases::rope,
     build: rope::build,
 };

@@ -21,7 +21,7 @@ use super::step::{Slot, Step, VECTOR_BYTES};
 use crate::array::Elements;
 use crate::codegen::{Address, Class, CoreBuilder, CoreError, CoreProgram, Count, LoopForm, Reg, Region};
 use crate::numerics::{Aie2p, Configuration, Unit};
-use aie_isa::Isa;
+use aie_isa::{InstructionSet, Isa};
 
 /// The first word of the steps.
 pub const HEADER_WORDS: u32 = 9;
@@ -75,16 +75,15 @@ impl Memory {
     }
 }
 
-/// The program of a generation.
+/// The program of an instruction set.
 ///
 /// # Errors
 /// [`CoreError`], when it does not fit.
 pub fn program(isa: &'static Isa, repertoire: Repertoire, loops: LoopForm) -> Result<CoreProgram, CoreError> {
     let b = CoreBuilder::new(isa);
-    if isa.name() == Isa::aie2().name() {
-        written::<Configuration>(b, repertoire, loops)
-    } else {
-        written::<Aie2p>(b, repertoire, loops)
+    match isa.set() {
+        InstructionSet::Aie2 => written::<Configuration>(b, repertoire, loops),
+        InstructionSet::Aie2p => written::<Aie2p>(b, repertoire, loops),
     }
 }
 

@@ -6,13 +6,14 @@ use super::parameters::{OFFSET, WORDS};
 use super::program::program;
 use crate::array::{ArrayError, CoreMemory, MemMemory, Memo, Product};
 use crate::codegen::{CoreError, LoopForm, LoopReport};
-use crate::kit::NativeError;
+use crate::kit::{NativeError, isa_for};
 use aie_hal::Arch;
-use aie_isa::Isa;
+use aie_isa::{InstructionSet, Isa};
 use std::sync::Arc;
 
 pub(super) const NAME: &str = "product";
-pub(super) const GENERATION: &str = "aie2";
+/// Its blocks are those of the matrix unit of this instruction set.
+pub(super) const INSTRUCTION_SETS: &[InstructionSet] = &[InstructionSet::Aie2];
 
 /// The array with the program of its cores.
 pub(super) struct Machine {
@@ -47,19 +48,9 @@ impl Machine {
 static MACHINES: Memo<Purpose, Machine> = Memo::new();
 
 pub(super) fn machine(arch: &Arch, purpose: Purpose) -> Result<Arc<Machine>, NativeError> {
-    check_generation(arch)?;
-    MACHINES.get(arch, purpose, || Machine::new(arch, Isa::aie2(), purpose)).map_err(failed)
-}
-
-pub(super) fn check_generation(arch: &Arch) -> Result<(), NativeError> {
-    if arch.name == GENERATION {
-        return Ok(());
-    }
-    Err(NativeError::Generation { family: NAME, arch: arch.name.to_string() })
-}
-
-fn failed(reason: impl ToString) -> NativeError {
-    NativeError::Failed { family: NAME, reason: reason.to_string() }
+    let isa = isa_for(NAME, INSTRUCTION_SETS, arch)?;
+    let machine = MACHINES.get(arch, purpose, || Machine::new(arch, isa, purpose));
+    machine.map_err(|reason| NativeError::failed(NAME, reason))
 }
 
 #[cfg(test)]

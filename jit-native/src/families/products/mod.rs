@@ -67,18 +67,18 @@ pub mod vectors;
 mod weights;
 
 use crate::codegen::LoopReport;
-use crate::kit::{Family, NativeError};
+use crate::kit::{Family, NativeError, isa_for};
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::Node;
 use kernel::Purpose;
-use machine::{GENERATION, NAME, check_generation, machine};
+use machine::{INSTRUCTION_SETS, NAME, machine};
 use problem::Problem;
 
 const OPERATION: &str = "MUL_MAT";
 
 /// Products.
 pub static FAMILY: Family =
-    Family { name: NAME, operations: &[OPERATION], generations: &[GENERATION], cases: cases::cases, build };
+    Family { name: NAME, operations: &[OPERATION], instruction_sets: INSTRUCTION_SETS, cases: cases::cases, build };
 
 /// What is known of the loops of the cores' programs, for reports: cycles and multiply-accumulates of an iteration.
 ///
@@ -96,7 +96,7 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
         return Err(unsupported(format!("possible: {OPERATION}")));
     }
     // Where there is no machine, that is what a caller has to know first.
-    check_generation(arch)?;
+    isa_for(NAME, INSTRUCTION_SETS, arch)?;
     let (columns, problem) = (arch.array.columns, Problem::of(node).map_err(unsupported)?);
     let of_token = problem.for_token().and_then(|problem| Some((problem, problem.phases(columns).ok()?)));
     let (purpose, problem, phases) = match of_token {

@@ -92,7 +92,8 @@ fn report(arguments: &CheckArguments) -> Result<Report, String> {
         let errors = design.problems.iter().map(|problem| of_array("error", problem));
         let warnings = design.doubts.iter().map(|doubt| of_array("warning", doubt));
         let mut findings: Vec<Found> = errors.chain(warnings).collect();
-        let isa = Isa::for_arch(&arch.name).ok_or_else(|| format!("there are no instructions of `{}`", arch.name))?;
+        let isa = arch.instruction_set.as_deref().and_then(Isa::for_arch);
+        let isa = isa.ok_or_else(|| format!("there are no instructions of `{}`", arch.name))?;
         let (programs, rejected) = programs(arch, isa, &source.pdi);
         findings.extend(rejected);
         for (code, cores) in &programs {

@@ -21,14 +21,14 @@ pub(super) mod program;
 #[cfg(test)]
 mod tests;
 
-use super::machine::GENERATION;
+use super::machine::INSTRUCTION_SETS;
 use crate::kit::Family;
 
 /// The family.
 pub static FAMILY: Family = Family {
     name: build::NAME,
     operations: build::OPERATIONS,
-    generations: &[GENERATION],
+    instruction_sets: INSTRUCTION_SETS,
     cases: cases::cases,
     build: build::build,
 };
