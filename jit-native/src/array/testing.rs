@@ -1,11 +1,8 @@
 //! An emulated device for the tests of array programs.
 
 use super::{Configured, CoreMemory, Elements, GO_LOCK, Tile};
-use crate::codegen::isa_of;
-use aie_emulator::array::{Waiter, What, Who};
-use aie_emulator::{Array, HostMemory, Outcome, Rules};
-use aie_hal::format::instructions::InstructionStream;
-use aie_hal::format::pdi::Pdi;
+use aie_emulator::array::{Waiter, What};
+use aie_emulator::{Harness, Rules, Run};
 use aie_hal::{Arch, ArchRegistry};
 use aie_isa::Isa;
 
@@ -17,31 +14,9 @@ pub fn aie2() -> Arch {
     arch("aie2")
 }
 
-/// Buffers of the host, far from each other.
-struct Host(Vec<Vec<u8>>);
-
-const APART: u64 = 1 << 32;
-
-impl Host {
-    fn place(&mut self, address: u64, bytes: usize) -> Option<&mut [u8]> {
-        let buffer = self.0.get_mut(usize::try_from(address / APART).ok()?.checked_sub(1)?)?;
-        let at = usize::try_from(address % APART).ok()?;
-        buffer.get_mut(at..at + bytes)
-    }
-}
-
-impl HostMemory for Host {
-    fn read(&mut self, address: u64, bytes: &mut [u8]) -> bool {
-        self.place(address, bytes.len()).map(|place| bytes.copy_from_slice(place)).is_some()
-    }
-    fn write(&mut self, address: u64, bytes: &[u8]) -> bool {
-        self.place(address, bytes.len()).map(|place| place.copy_from_slice(bytes)).is_some()
-    }
-}
-
-/// An array with a configuration.
+/// An array with a configuration, whose arguments are words, and whose cores wait for their go locks between dispatches.
 pub struct Device {
-    pub array: Array,
+    pub harness: Harness,
 }
 
 impl Device {
@@ -51,18 +26,11 @@ impl Device {
     }
 
     pub fn load_on(arch: &Arch, pdi: &[u8]) -> Result<Self, String> {
-        let mut rules = Rules::default();
-        rules.delays = arch.cost.delays;
-        Self::load_under(arch, pdi, rules)
+        Ok(Self { harness: Harness::load(arch, pdi).map_err(|error| error.to_string())? })
     }
 
     pub fn load_under(arch: &Arch, pdi: &[u8], rules: Rules) -> Result<Self, String> {
-        let isa = isa_of(arch).unwrap();
-        let mut array = Array::with_rules(isa, arch.array.columns as u8, arch.array.rows as u8, rules);
-        let pdi = Pdi::parse(pdi).map_err(|error| error.to_string())?;
-        array.load(&pdi, &mut Host(Vec::new())).map_err(|error| error.to_string())?;
-        array.set_cycle_limit(20_000_000);
-        Ok(Self { array })
+        Ok(Self { harness: Harness::load_under(arch, pdi, rules).map_err(|error| error.to_string())? })
     }
 
     /// The device of a finished program.
@@ -73,38 +41,29 @@ impl Device {
     /// The values of a tile's first locks.
     pub fn locks(&self, tile: Tile, count: u32) -> Vec<u32> {
         let first = if tile.row == 1 { 0xC_0000 } else { 0x1_F000 };
-        (0..count).map(|lock| self.array.read(tile.column, tile.row, first + 0x10 * lock).unwrap()).collect()
+        let array = &self.harness.array;
+        (0..count).map(|lock| array.read(tile.column, tile.row, first + 0x10 * lock).unwrap()).collect()
     }
 
     /// Runs a dispatch over buffers of words. An error when it does not end, or something is still under way at its end.
-    pub fn dispatch(&mut self, stream: &[u8], buffers: &mut [Vec<u32>]) -> Result<(), String> {
+    pub fn dispatch(&mut self, stream: &[u8], buffers: &mut [Vec<u32>]) -> Result<Run, String> {
         let each: Vec<usize> = (0..buffers.len()).collect();
         self.dispatch_on(stream, buffers, &each)
     }
 
     /// The same with the buffer of each argument by its number: arguments can share one.
-    pub fn dispatch_on(&mut self, stream: &[u8], buffers: &mut [Vec<u32>], each: &[usize]) -> Result<(), String> {
-        let mut host = Host(buffers.iter().map(|words| bytes_of(words)).collect());
-        let arguments: Vec<u64> = each.iter().map(|buffer| (*buffer as u64 + 1) * APART).collect();
-        let stream = InstructionStream::for_firmware(stream).map_err(|error| error.to_string())?;
-        let stream = InstructionStream::parse(&stream).map_err(|error| error.to_string())?;
-        let outcome = self.array.execute(&stream, &arguments, &mut host).map_err(|error| error.to_string())?;
-        if let Outcome::Deadlock { operation, report } = outcome {
-            return Err(format!("operation {operation} waits forever: {report}"));
-        }
-        self.array.settle(&mut host).map_err(|error| error.to_string())?;
-        // Cores wait for their go lock, and nothing else waits.
-        let report = self.array.report();
-        let rests = |waiter: &Waiter| {
-            let go = matches!(waiter.what, What::Lock { lock, .. } if lock == usize::from(GO_LOCK));
-            go && matches!(waiter.who, Who::Core { .. })
-        };
-        let others: Vec<String> =
-            report.waiters.iter().filter(|waiter| !rests(waiter)).map(|waiter| format!("{waiter:?}")).collect();
-        for (words, bytes) in buffers.iter_mut().zip(&host.0) {
+    pub fn dispatch_on(&mut self, stream: &[u8], buffers: &mut [Vec<u32>], each: &[usize]) -> Result<Run, String> {
+        let mut bytes: Vec<Vec<u8>> = buffers.iter().map(|words| bytes_of(words)).collect();
+        let run = self.harness.dispatch(stream, &mut bytes, each).map_err(|error| error.to_string())?;
+        for (words, bytes) in buffers.iter_mut().zip(&bytes) {
             *words = words_of(bytes);
         }
-        if others.is_empty() { Ok(()) } else { Err(format!("still waiting: {}", others.join(", "))) }
+        // Nothing else waits: the harness has looked.
+        let report = self.harness.array.report();
+        let rests = |waiter: &&Waiter| matches!(waiter.what, What::Lock { lock, .. } if lock == usize::from(GO_LOCK));
+        let others: Vec<String> =
+            report.waiters.iter().filter(|waiter| !rests(waiter)).map(|waiter| format!("{waiter:?}")).collect();
+        if others.is_empty() { Ok(run) } else { Err(format!("still waiting: {}", others.join(", "))) }
     }
 }
 

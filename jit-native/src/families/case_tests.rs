@@ -50,11 +50,10 @@ impl Bench {
             Device::load_under(&self.arch, artifact.pdi(), rules).unwrap()
         });
         let mut buffers: Vec<Vec<u32>> = sources.iter().chain([before]).map(|bytes| words(bytes)).collect();
-        let earlier = device.array.bundles();
-        device.dispatch(&stream, &mut buffers).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let run = device.dispatch(&stream, &mut buffers).unwrap_or_else(|error| panic!("{name}: {error}"));
         let mut found = bytes_of(&buffers[sources.len()]);
         found.truncate(expected.len());
-        Ran { found, bundles: device.array.bundles() - earlier, cycles: device.array.timing().cycles }
+        Ran { found, bundles: run.bundles, cycles: run.timing.cycles }
     }
 }
 

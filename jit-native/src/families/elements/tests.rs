@@ -74,13 +74,13 @@ fn results(arch: &Arch, node: &Node, inputs: &[Vec<f32>]) -> (Vec<f32>, Vec<f32>
     let mut device = Device::load_on(arch, artifact.pdi()).unwrap();
     let mut buffers: Vec<Vec<u32>> = bytes.iter().map(|bytes| words_of(bytes)).collect();
     buffers.push(vec![0xAAAA_AAAA; node.output.span_bytes() / 4]);
-    device.dispatch(artifact.instructions(), &mut buffers).unwrap();
+    let run = device.dispatch(artifact.instructions(), &mut buffers).unwrap();
     for (input, buffer) in bytes.iter().zip(&buffers) {
         assert_eq!(*input, bytes_of(buffer), "an operand was written");
     }
     let (found, expected) = (bytes_of(&buffers[bytes.len()]), expected);
     let decoded = |bytes: &[u8]| decoded(node.output.dtype, bytes);
-    (decoded(&found), decoded(&expected), device.array.timing().cycles)
+    (decoded(&found), decoded(&expected), run.timing.cycles)
 }
 
 fn check(arch: &Arch, node: &Node, inputs: &[Vec<f32>], bound: f64) {

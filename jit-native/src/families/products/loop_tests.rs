@@ -42,8 +42,8 @@ fn busy(dtype: DataType, columns: usize, groups: usize, steps: usize) -> u64 {
     let stream = stream(&machine, &problem, &[Phase { tiling, items: vec![item] }]).unwrap();
     let mut device = Device::of(machine.product.configured());
     let mut buffers = [4 * rows * words, columns * words, 4 * rows * columns].map(|words| vec![0; words]);
-    device.dispatch(&stream, &mut buffers).unwrap();
-    device.array.timing().core().unwrap().busy
+    let run = device.dispatch(&stream, &mut buffers).unwrap();
+    run.timing.core().unwrap().busy
 }
 
 /// What the steps of a group take is what more groups of more steps take: all else depends on one of the two.

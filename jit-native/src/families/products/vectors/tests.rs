@@ -36,10 +36,10 @@ impl Case {
     fn run(&self, device: &mut Device) -> u64 {
         let mut buffers = self.operands.clone();
         buffers.push(vec![0xAAAA_AAAA; self.expected.len()]);
-        device.dispatch(self.kernel.instructions(), &mut buffers).unwrap();
+        let run = device.dispatch(self.kernel.instructions(), &mut buffers).unwrap();
         self.check(&buffers[self.operands.len()]);
         assert_eq!(buffers[..self.operands.len()], self.operands, "an operand was written");
-        device.array.timing().cycles
+        run.timing.cycles
     }
 
     fn check(&self, found: &[u32]) {
