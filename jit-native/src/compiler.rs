@@ -2,7 +2,7 @@
 
 use crate::codegen::LoopForm;
 use crate::families;
-use crate::kit::{Family, NativeError};
+use crate::kit::{self, Family, NativeError};
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::compiler::{CompileError, KernelCompiler};
 use aie_ops::name::kernel_name;
@@ -30,14 +30,44 @@ pub trait Admission: Send + Sync + Debug {
 /// Makes kernels as machine code, in this process and in milliseconds: it starts no tool and reads no file. What no
 /// [family](crate::families) takes, and what is for a generation that none has a program for, is unsupported, so that a store asks
 /// the next compiler.
-#[derive(Debug, Clone, Default)]
+///
+/// It asks the crate's own families, and those of other crates before them ([`NativeCompiler::with_families`]).
+#[derive(Debug, Clone)]
 pub struct NativeCompiler {
+    /// The first that takes a node has it.
+    families: Vec<&'static Family>,
+    /// What tells versions of families of other crates apart.
+    versions: String,
     admission: Option<Arc<dyn Admission>>,
     /// Without an admission.
     loops: LoopForm,
 }
 
+impl Default for NativeCompiler {
+    fn default() -> Self {
+        let families = families::FAMILIES.to_vec();
+        Self { families, versions: String::new(), admission: None, loops: LoopForm::default() }
+    }
+}
+
 impl NativeCompiler {
+    /// Asks these families before those that it has. Stores keep kernels under `version` too: it has to be another one whenever the
+    /// kernels of these families may be others, such as a digest of the sources that make them.
+    #[must_use]
+    pub fn with_families(mut self, families: impl IntoIterator<Item = &'static Family>, version: &str) -> Self {
+        self.families.splice(0..0, families);
+        self.versions = format!("{} {version}", self.versions).trim().to_owned();
+        self
+    }
+
+    /// The kernel of a normalised node by the first family that takes it, under the name that the family gives it.
+    ///
+    /// # Errors
+    /// [`NativeError`].
+    pub fn build(&self, node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
+        kit::build(&self.families, node, &self.loops().on(arch))
+    }
+
     /// For a device on which `admission` says what may be used.
     pub fn admitted_by(admission: Arc<dyn Admission>) -> Self {
         Self { admission: Some(admission), ..Self::default() }
@@ -75,24 +105,25 @@ impl KernelCompiler for NativeCompiler {
             LoopForm::Hardware => "",
             LoopForm::Jnz => ", loops by jnz",
         };
-        format!("native {} ({}{loops})", env!("CARGO_PKG_VERSION"), &SOURCE_DIGEST[..12])
+        let versions = if self.versions.is_empty() { String::new() } else { format!(", with {}", self.versions) };
+        format!("native {} ({}{loops}{versions})", env!("CARGO_PKG_VERSION"), &SOURCE_DIGEST[..12])
     }
 
     fn sources(&self) -> String {
-        SOURCE_DIGEST.into()
+        format!("{SOURCE_DIGEST} {}", self.versions).trim_end().to_owned()
     }
 
     /// All families that could make the kernel have to be admitted: which of them made one that is cached is not known.
     fn admits(&self, node: &Node, arch: &Arch) -> Result<(), String> {
         let Some(admission) = &self.admission else { return Ok(()) };
         let arch = &*admission.loops().on(arch);
-        let mut families = families::families_of(&node.op).filter(|family| family.is_for(arch));
+        let mut families = kit::families_of(&self.families, &node.op).filter(|family| family.is_for(arch));
         families.try_for_each(|family| admission.admits(family, arch))
     }
 
     /// The kernel under the name that stores look for, whatever its family calls it.
     fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
-        let artifact = families::build(node, &self.loops().on(arch))?;
+        let artifact = self.build(node, arch)?;
         let name = kernel_name(op, node);
         if artifact.name() == name {
             return Ok(artifact);

@@ -2,7 +2,7 @@
 //! although both keep all rules of the core.
 
 use aie_isa::{Isa, Slot};
-use aie_jit_native::check::intent::{Intended, IntendedRead, Intent, Loop, Origin, ReadOperand};
+use aie_jit_native::check::intent::{Intended, IntendedLoop, IntendedRead, Intent, Origin, ReadOperand};
 use aie_jit_native::check::{Finding, Problem, Program, check, check_with};
 use rstest::rstest;
 
@@ -75,7 +75,7 @@ fn pipelined(before: usize, within: usize) -> (Vec<u8>, Intent) {
     };
     let intended = lines.iter().enumerate().filter_map(|(index, line)| Some((index, line.intended.clone()?)));
     let instructions = intended.map(|(index, intended)| ((address(index), slot(index)), intended)).collect();
-    let loops = vec![Loop { start: address(start), body: address(body), last: address(last) }];
+    let loops = vec![IntendedLoop { start: address(start), body: address(body), last: address(last) }];
     (code, Intent { instructions, loops })
 }
 

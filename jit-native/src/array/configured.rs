@@ -6,7 +6,10 @@ use super::grid::Grid;
 use super::ring::Ring;
 use super::route::{Circuit, Stream};
 use super::tile::{Channel, End, Tile};
+use aie_hal::KernelArtifact;
+use aie_hal::artifact::ArtifactError;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// An array program with everything placed and routed.
 #[derive(Clone, Debug)]
@@ -25,6 +28,15 @@ impl Configured {
     #[must_use]
     pub fn pdi(&self) -> &[u8] {
         &self.pdi
+    }
+
+    /// The artifact of a kernel with this PDI. `stream` is that of a dispatch of it.
+    ///
+    /// # Errors
+    /// When PDI and stream do not make one: a name that no file can have, or a stream that is not in its format.
+    pub fn artifact(&self, name: impl Into<Arc<str>>, stream: Vec<u8>) -> Result<KernelArtifact, ArtifactError> {
+        let arch = self.grid.arch();
+        KernelArtifact::new(name, arch.name.as_str(), arch.dev_gen, self.pdi.as_slice(), stream)
     }
 
     /// The partition.

@@ -46,12 +46,12 @@ const fn place(index: u32) -> Place {
     Place { address: OWN_MEMORY + index * Elements::RING_BYTES, empty: lock, full: lock + 1 }
 }
 
-/// What moves through one ring of a lane in a dispatch.
+/// What moves through one ring of a core in a dispatch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
     /// Bytes from one buffer to the next, and the number of buffers.
     pub cut: (u32, u8),
-    /// How many tiles of how many words, in their order. A tile fills a buffer or a part of one.
+    /// Tiles in their order: the words of one, and how many of them follow each other. A tile fills a buffer or a part of one.
     pub tiles: Vec<(u64, u32)>,
     /// What of the arguments they are, in the order of the tiles; together as many words.
     pub regions: Vec<Region>,
@@ -149,25 +149,25 @@ impl Elements {
     /// As [`Elements::add`] and [`Dispatch::finish`].
     pub fn dispatch(&self, columns: &[ElementsColumn]) -> Result<Vec<u8>, ArrayError> {
         let mut dispatch = self.configured.dispatch();
-        for (column, lane) in (0..=u8::MAX).zip(columns) {
-            self.add(&mut dispatch, column, lane)?;
+        for (column, work) in (0..=u8::MAX).zip(columns) {
+            self.add(&mut dispatch, column, work)?;
         }
         dispatch.finish()
     }
 
-    /// Adds what one column does in a phase of a dispatch. A lane without parameters and tiles is not started.
+    /// Adds what one column does in a phase of a dispatch. One without parameters and tiles is not started.
     ///
     /// # Errors
     /// [`ArrayError`]: there is no such column, a flow does not fit its ring, its tiles and regions differ in their words, or
     /// it needs more tasks than a channel queues. A tile takes part of a task: up to 256 equal ones are one task, and a phase
     /// has four of them for each ring.
-    pub fn add(&self, dispatch: &mut Dispatch<'_>, column: u8, lane: &ElementsColumn) -> Result<(), ArrayError> {
+    pub fn add(&self, dispatch: &mut Dispatch<'_>, column: u8, work: &ElementsColumn) -> Result<(), ArrayError> {
         let (shim, core) = (Tile::new(column, 0), Tile::new(column, Self::ROW));
         let (columns, rows) = (self.rings.len(), self.configured.grid().arch().array.rows);
         let rings = self.rings.get(usize::from(column)).ok_or(ArrayError::NoTile { tile: core, columns, rows })?;
         let operand = |number| (Channel::send(shim, number), Channel::receive(core, number));
         let result = (Channel::receive(shim, 0), Channel::send(core, 0));
-        let flows = [(lane.a.as_ref(), operand(0)), (lane.b.as_ref(), operand(1)), (Some(&lane.result), result)];
+        let flows = [(work.a.as_ref(), operand(0)), (work.b.as_ref(), operand(1)), (Some(&work.result), result)];
         for ((flow, (outside, inside)), ring) in flows.into_iter().zip(rings) {
             let Some(flow) = flow.filter(|flow| !flow.tiles.is_empty()) else { continue };
             let ring = ring.cut(flow.cut.0, flow.cut.1)?;
@@ -178,8 +178,8 @@ impl Elements {
                 dispatch.transfer(outside, region)?;
             }
         }
-        if !lane.parameters.is_empty() {
-            dispatch.start(core, &lane.parameters)?;
+        if !work.parameters.is_empty() {
+            dispatch.start(core, &work.parameters)?;
         }
         Ok(())
     }

@@ -7,12 +7,20 @@ use aie_hal::Arch;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Arrays by what they were made for, and failures. Thread-safe.
-pub(crate) struct Memo<P, T>(Mutex<Vec<Made<P, T>>>);
+#[derive(Debug)]
+pub struct Memo<P, T>(Mutex<Vec<Made<P, T>>>);
 
+#[derive(Debug)]
 struct Made<P, T> {
     arch: Arch,
     purpose: P,
     result: Result<Arc<T>, String>,
+}
+
+impl<P, T> Default for Memo<P, T> {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl<P, T> Memo<P, T> {

@@ -50,7 +50,7 @@ pub use elements::{Elements, ElementsColumn, Flow, Place};
 pub use error::ArrayError;
 pub use fifo::{Fifo, FifoEnd, FifoSide};
 pub use grid::Grid;
-pub(crate) use memo::Memo;
+pub use memo::Memo;
 pub use passes::{Pass, Passes};
 pub use product::{CoreMemory, Cut, MemMemory, MemPart, Product, ProductColumn, ProductCore};
 pub use program::ArrayProgram;

@@ -24,12 +24,12 @@ pub struct Intent {
     /// By the address of the bundle, and the slot.
     pub instructions: BTreeMap<(u32, Slot), Intended>,
     /// Loops in which iterations are counted.
-    pub loops: Vec<Loop>,
+    pub loops: Vec<IntendedLoop>,
 }
 
 /// A loop whose instructions belong to iterations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Loop {
+pub struct IntendedLoop {
     /// The first bundle with an instruction of the loop: that of the copies in front of it, if there are any.
     pub start: u32,
     /// The first bundle of the body.
@@ -88,7 +88,7 @@ pub enum Shift {
 impl Intent {
     /// What going from one bundle to another does to the iterations of loops.
     pub(super) fn edge(&self, from: u32, to: u32) -> Vec<Shift> {
-        let shift = |(index, this): (usize, &Loop)| {
+        let shift = |(index, this): (usize, &IntendedLoop)| {
             if (from, to) == (this.last, this.body) {
                 Some(Shift::Next(index as u16))
             } else {

@@ -229,6 +229,11 @@ impl Assignment {
     pub fn register(&self, context: &Context<'_>, reg: Reg) -> Option<Register> {
         part_of(context.isa, self.0[reg.variable as usize]?, reg.first, reg.leaves)
     }
+
+    /// Variables that have a register, by their numbers.
+    pub fn all(&self) -> impl Iterator<Item = (usize, Register)> + '_ {
+        self.0.iter().enumerate().filter_map(|(variable, register)| Some((variable, (*register)?)))
+    }
 }
 
 /// Which variable could not be placed, and the block where it is crowded.

@@ -4,7 +4,7 @@ use super::error::CoreError;
 use super::flow::Node;
 use super::operation::{Effect, Op};
 use super::program::Section;
-use super::register::{Class, Reg, Region, Variable, members};
+use super::register::{AliasRegion, Class, Reg, Variable, members};
 use aie_isa::{Isa, Register};
 use std::collections::HashMap;
 
@@ -75,9 +75,9 @@ impl CoreBuilder {
     }
 
     /// A part of memory: see the module's documentation.
-    pub fn region(&mut self, name: &str) -> Region {
+    pub fn region(&mut self, name: &str) -> AliasRegion {
         self.regions.push(name.into());
-        Region(self.regions.len() as u32 - 1)
+        AliasRegion(self.regions.len() as u32 - 1)
     }
 
     /// A variable.
@@ -124,21 +124,21 @@ impl CoreBuilder {
     }
 
     /// A pointer into a region, not set yet.
-    pub fn pointer(&mut self, region: Region) -> Reg {
+    pub fn pointer(&mut self, region: AliasRegion) -> Reg {
         let reg = self.reg(Class::Pointer);
         self.set_region(reg, region);
         reg
     }
 
     /// A pointer with an address as the core sees it.
-    pub fn pointer_at(&mut self, region: Region, address: u32) -> Reg {
+    pub fn pointer_at(&mut self, region: AliasRegion, address: u32) -> Reg {
         let reg = self.pointer(region);
         self.constant_into(reg, address.into());
         reg
     }
 
     /// Says where a pointer points, for accesses written from now on.
-    pub fn set_region(&mut self, pointer: Reg, region: Region) {
+    pub fn set_region(&mut self, pointer: Reg, region: AliasRegion) {
         self.variables[pointer.variable as usize].region = Some(region);
     }
 

@@ -3,7 +3,7 @@
 use super::builder::CoreBuilder;
 use super::error::CoreError;
 use super::flow::{Count, Node};
-use super::operation::Operand;
+use super::operation::RegOrImm;
 use super::register::{Class, Reg};
 
 impl CoreBuilder {
@@ -18,13 +18,13 @@ impl CoreBuilder {
     pub fn repeat(&mut self, count: impl Into<Count>, body: impl FnOnce(&mut Self)) {
         let mut count = count.into();
         let name = self.loop_name.take();
-        if let Operand::Imm(number) = count.value
+        if let RegOrImm::Imm(number) = count.value
             && !(0..1 << 31).contains(&number)
         {
             let what = "the count of a loop".into();
             return self.fail(CoreError::Range { what, value: number, low: 0, high: (1 << 31) - 1 });
         }
-        if let Operand::Reg(reg) = count.value
+        if let RegOrImm::Reg(reg) = count.value
             && reg.class != Class::Scalar
         {
             // Any scalar, address or control register can be moved into one.

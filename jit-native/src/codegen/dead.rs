@@ -5,7 +5,7 @@
 
 use super::error::CoreError;
 use super::flow::{Count, Node};
-use super::operation::{Effect, Op, Operand};
+use super::operation::{Effect, Op, RegOrImm};
 use super::register::{Class, Reg, Variable};
 use aie_isa::Direction;
 use std::collections::HashSet;
@@ -65,7 +65,7 @@ impl Pruning<'_> {
                 if count.at_least == 0 {
                     live.extend(after);
                 }
-                if let Count { value: Operand::Reg(reg), .. } = count {
+                if let Count { value: RegOrImm::Reg(reg), .. } = count {
                     live.extend(leaves(*reg));
                 }
                 Node::Repeat { name: name.clone(), count: *count, body }

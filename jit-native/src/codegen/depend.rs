@@ -4,7 +4,7 @@
 //! overwrites a register late may be issued before the last reader of the old value.
 
 use super::operation::{Effect, Op};
-use super::register::Region;
+use super::register::AliasRegion;
 use super::timing::{Leaf, RowTiming};
 use aie_isa::Bypass;
 use std::collections::HashMap;
@@ -149,7 +149,7 @@ fn touch(op: usize, iteration: u32, effect: Effect, rows: &[RowTiming]) -> Touch
     Touch { op, iteration, effect, read, write, reaches }
 }
 
-fn meet(a: Option<Region>, b: Option<Region>) -> bool {
+fn meet(a: Option<AliasRegion>, b: Option<AliasRegion>) -> bool {
     a.is_none() || b.is_none() || a == b
 }
 

@@ -14,6 +14,7 @@ use super::program::{CoreProgram, LoopReport};
 use super::reservation::Formats;
 use super::schedule::{self, Scheduled};
 use super::split::{is_restricted, split};
+use super::stages::{self, Stages};
 use super::timing::{Context, unread};
 use crate::check::{Finding, Problem, Program, Severity, check};
 use std::collections::{HashMap, HashSet};
@@ -71,12 +72,31 @@ impl CoreBuilder {
     /// # Errors
     ///
     /// As [`CoreBuilder::finish`].
-    pub fn finish_with(mut self, build: impl Into<Build>) -> Result<CoreProgram, CoreError> {
-        let Build { scheduling, loops: form } = build.into();
+    pub fn finish_with(self, build: impl Into<Build>) -> Result<CoreProgram, CoreError> {
+        self.make(build.into(), None)
+    }
+
+    /// The same with what the compiler makes of the program, stage by stage.
+    ///
+    /// # Errors
+    ///
+    /// As [`CoreBuilder::finish`].
+    pub fn finish_with_stages(self, build: impl Into<Build>) -> Result<(CoreProgram, Stages), CoreError> {
+        let mut stages = Stages::default();
+        let program = self.make(build.into(), Some(&mut stages))?;
+        stages.bundles = program.listing();
+        Ok((program, stages))
+    }
+
+    fn make(mut self, build: Build, mut shown: Option<&mut Stages>) -> Result<CoreProgram, CoreError> {
+        let Build { scheduling, loops: form } = build;
         if let Some(error) = self.take_error() {
             return Err(error);
         }
         let program = prune(&self.variables, &self.open.pop().unwrap_or_default())?;
+        if let Some(stages) = &mut shown {
+            stages.source = stages::source(&self, &program);
+        }
         let formats = Formats::new(self.isa());
         let least = FREEDOMS.len() - 1;
         // By origin of blocks: an index into the freedoms.
@@ -97,7 +117,7 @@ impl CoreBuilder {
             let program = split(&mut builder, &program, &apart);
             let lowered = lower(&mut builder, &program, &mut plan)?;
             let freedom = |origin: usize| FREEDOMS[freedoms.get(&origin).copied().unwrap_or(default)];
-            let crowded = match attempt(&builder, &plan, &lowered, &freedom)? {
+            let crowded = match attempt(&builder, &plan, &lowered, &freedom, shown.as_deref_mut())? {
                 Attempt::Made { program, overlapped } => {
                     let mistakes = mistakes(&program);
                     let Some(first) = mistakes.first() else { return Ok(*program) };
@@ -216,6 +236,7 @@ fn attempt(
     plan: &Plan<'_>,
     lowered: &Lowered,
     freedom: &dyn Fn(usize) -> Freedom,
+    shown: Option<&mut Stages>,
 ) -> Result<Attempt, CoreError> {
     let context = Context::new(builder.isa(), &builder.variables, &plan.unread);
     let formats = plan.formats;
@@ -242,6 +263,10 @@ fn attempt(
             return Ok(Attempt::TooLong { bytes, loops });
         }
     };
+    if let Some(stages) = shown {
+        stages.schedule = stages::schedule(builder, &blocks, lowered);
+        stages.registers = stages::registers(&context, &assignment);
+    }
     let loops = blocks.iter().zip(&image.blocks).filter_map(|(block, start)| {
         let LoopInfo { name, found, macs } = &lowered.loops[block.body_of?];
         let overlapped = found.modulo.as_ref().filter(|_| block.pipelined.is_some());

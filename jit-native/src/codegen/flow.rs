@@ -1,6 +1,6 @@
 //! Loops and conditions, as the author wrote them: what [`CoreBuilder`](super::CoreBuilder) collects.
 
-use super::operation::{Op, Operand};
+use super::operation::{Op, RegOrImm};
 use super::register::Reg;
 use aie_hal::Arch;
 use std::borrow::Cow;
@@ -36,7 +36,7 @@ impl LoopForm {
 /// How often a loop runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Count {
-    pub(super) value: Operand,
+    pub(super) value: RegOrImm,
     pub(super) at_least: u32,
     pub(super) multiple_of: u32,
     pub(super) in_turn: bool,

@@ -4,7 +4,7 @@ use super::block::{Block, End};
 use super::builder::CoreBuilder;
 use super::error::CoreError;
 use super::flow::{Count, LoopForm, Node};
-use super::operation::{Effect, Label, Op, Operand, Row, Val};
+use super::operation::{Effect, Label, Op, RegOrImm, Row, Val};
 use super::pipeline::{self, Found, LoopPlan};
 use super::register::{Class, Reg};
 use super::reservation::Formats;
@@ -74,7 +74,7 @@ fn occurrences_in(program: &[Node], counts: &mut HashMap<u32, usize>) {
     for node in program {
         let (registers, bodies): (Vec<Reg>, [&[Node]; 2]) = match node {
             Node::Op(op) => (op.registers().map(|(_, reg)| reg).collect(), [&[], &[]]),
-            Node::Repeat { count: Count { value: Operand::Reg(reg), .. }, body, .. } => (vec![*reg], [body, &[]]),
+            Node::Repeat { count: Count { value: RegOrImm::Reg(reg), .. }, body, .. } => (vec![*reg], [body, &[]]),
             Node::Repeat { body, .. } | Node::Forever(body) => (Vec::new(), [body, &[]]),
             Node::While { condition, body } => (vec![*condition], [body, &[]]),
             Node::If { condition, then, otherwise } => (vec![*condition], [then, otherwise]),
@@ -136,11 +136,11 @@ impl Lowering<'_, '_> {
 
     fn repeat(&mut self, name: Option<&str>, count: Count, body: &[Node]) -> Result<(), CoreError> {
         let name = name.map_or_else(|| format!("loop {}", self.loops.len()), String::from);
-        let nothing = matches!(count.value, Operand::Imm(0)) || body.is_empty();
+        let nothing = matches!(count.value, RegOrImm::Imm(0)) || body.is_empty();
         if nothing {
             return Ok(());
         }
-        if count.value == Operand::Imm(1) {
+        if count.value == RegOrImm::Imm(1) {
             return self.sequence(body);
         }
         let ops: Option<Vec<Op>> = body
@@ -161,15 +161,15 @@ impl Lowering<'_, '_> {
         let counter = self.builder.named(Class::Scalar, "counter");
         let end = self.label();
         self.emit(|b| match count.value {
-            Operand::Imm(number) => b.constant_into(counter, number),
-            Operand::Reg(reg) => b.mov(counter, reg),
+            RegOrImm::Imm(number) => b.constant_into(counter, number),
+            RegOrImm::Reg(reg) => b.mov(counter, reg),
         })?;
         if count.at_least == 0 {
             self.branch("jz", counter, end)?;
         }
         let top = self.bound();
         self.sequence(body)?;
-        self.emit(|b| b.emit_with("add", &[counter.into(), counter.into(), Operand::Imm(-1)]))?;
+        self.emit(|b| b.emit_with("add", &[counter.into(), counter.into(), RegOrImm::Imm(-1)]))?;
         self.branch("jnz", counter, top)?;
         self.bind(end);
         Ok(())
@@ -209,7 +209,7 @@ impl Lowering<'_, '_> {
         // The fewest iterations of the source that fill the stages.
         let needed = modulo.stages as u32 * unrolled;
         match count.value {
-            Operand::Reg(reg) if count.at_least < needed => {
+            RegOrImm::Reg(reg) if count.at_least < needed => {
                 let (few, limit) = (self.builder.reg(Class::Scalar), self.builder.reg(Class::Scalar));
                 self.emit(|b| {
                     b.constant_into(limit, needed.into());
@@ -236,8 +236,8 @@ impl Lowering<'_, '_> {
         copies: &dyn Fn(&mut CoreBuilder, u32) -> Vec<Op>,
     ) -> Result<Found, CoreError> {
         let (multiple, most) = match count.value {
-            Operand::Imm(number) => (number as u32, number as u32),
-            Operand::Reg(_) => (count.multiple_of, u32::MAX),
+            RegOrImm::Imm(number) => (number as u32, number as u32),
+            RegOrImm::Reg(_) => (count.multiple_of, u32::MAX),
         };
         // Copies have variables of their own: those are made in a builder that is thrown away.
         let mut builder = self.builder.clone();
@@ -261,7 +261,7 @@ impl Lowering<'_, '_> {
 
     /// A loop whose iterations do not overlap.
     fn plain_loop(&mut self, number: usize, count: Count, ops: Vec<Op>, end: usize) -> Result<(), CoreError> {
-        if let (Operand::Reg(reg), 0) = (count.value, count.at_least) {
+        if let (RegOrImm::Reg(reg), 0) = (count.value, count.at_least) {
             self.branch("jz", reg, end)?;
         }
         let body = self.label();
@@ -293,14 +293,14 @@ impl Lowering<'_, '_> {
         modulo: &super::modulo::Modulo,
     ) -> Result<(), CoreError> {
         let iterations = match count.value {
-            Operand::Imm(number) => Operand::Imm(number / i64::from(unrolled)),
-            Operand::Reg(reg) if unrolled > 1 => {
+            RegOrImm::Imm(number) => RegOrImm::Imm(number / i64::from(unrolled)),
+            RegOrImm::Reg(reg) if unrolled > 1 => {
                 let fewer = self.builder.reg(Class::Scalar);
                 let shift = -i64::from(unrolled.trailing_zeros());
-                self.emit(|b| b.binary_into(fewer, "lshl", reg, Operand::Imm(shift)))?;
-                Operand::Reg(fewer)
+                self.emit(|b| b.binary_into(fewer, "lshl", reg, RegOrImm::Imm(shift)))?;
+                RegOrImm::Reg(fewer)
             }
-            Operand::Reg(reg) => Operand::Reg(reg),
+            RegOrImm::Reg(reg) => RegOrImm::Reg(reg),
         };
         let kernel = self.label();
         let fewer = modulo.stages as i64 - 1 + modulo.back.map_or(0, |back| back.lag);
@@ -322,22 +322,22 @@ impl Lowering<'_, '_> {
 
     /// Sets what counts the loop, for `fewer` iterations fewer than `count`. Gives the operations that count and branch back where
     /// the hardware does not.
-    fn setup(&mut self, count: Operand, fewer: i64, body: usize) -> Result<Vec<Op>, CoreError> {
+    fn setup(&mut self, count: RegOrImm, fewer: i64, body: usize) -> Result<Vec<Op>, CoreError> {
         match self.plan.form {
             LoopForm::Hardware => self.hardware_setup(count, fewer, body).map(|()| Vec::new()),
             LoopForm::Jnz => {
                 let counter = self.builder.named(Class::Scalar, "counter");
                 self.emit(|b| match count {
-                    Operand::Imm(number) => b.constant_into(counter, number - fewer),
-                    Operand::Reg(reg) if fewer == 0 => b.mov(counter, reg),
-                    Operand::Reg(reg) => b.emit_with("add", &[counter.into(), reg.into(), Operand::Imm(-fewer)]),
+                    RegOrImm::Imm(number) => b.constant_into(counter, number - fewer),
+                    RegOrImm::Reg(reg) if fewer == 0 => b.mov(counter, reg),
+                    RegOrImm::Reg(reg) => b.emit_with("add", &[counter.into(), reg.into(), RegOrImm::Imm(-fewer)]),
                 })?;
                 back_edge(self.builder, counter, body)
             }
         }
     }
 
-    fn hardware_setup(&mut self, count: Operand, fewer: i64, body: usize) -> Result<(), CoreError> {
+    fn hardware_setup(&mut self, count: RegOrImm, fewer: i64, body: usize) -> Result<(), CoreError> {
         let first = self.last().ops.len();
         let [ls, le, lc] = ["ls", "le", "lc"].map(|name| self.builder.special(name));
         for (register, label) in [(ls, Label::Block(body)), (le, Label::LastBundleOf(body))] {
@@ -346,8 +346,8 @@ impl Lowering<'_, '_> {
         }
         self.emit(|b| match count {
             // Compiled programs of AIE2P never set it by a short move.
-            Operand::Imm(number) => b.emit_with("movxm", &[lc.into(), Operand::Imm(number - fewer)]),
-            Operand::Reg(reg) => b.emit_with("add.nc", &[lc.into(), reg.into(), Operand::Imm(-fewer)]),
+            RegOrImm::Imm(number) => b.emit_with("movxm", &[lc.into(), RegOrImm::Imm(number - fewer)]),
+            RegOrImm::Reg(reg) => b.emit_with("add.nc", &[lc.into(), reg.into(), RegOrImm::Imm(-fewer)]),
         })?;
         let all = first..self.last().ops.len();
         self.last().setup = all.collect();
@@ -436,7 +436,7 @@ fn conditional(builder: &CoreBuilder, mnemonic: &str, condition: Reg, label: usi
 
 /// The operations that count a loop down and go back to its body: the counter's, then the branch.
 fn back_edge(builder: &mut CoreBuilder, counter: Reg, body: usize) -> Result<Vec<Op>, CoreError> {
-    let step = |b: &mut CoreBuilder| b.emit_with("add", &[counter.into(), counter.into(), Operand::Imm(-1)]);
+    let step = |b: &mut CoreBuilder| b.emit_with("add", &[counter.into(), counter.into(), RegOrImm::Imm(-1)]);
     let counted = written(builder, step)?.into_iter().filter_map(|node| match node {
         Node::Op(op) => Some(op),
         _ => None,

@@ -26,7 +26,7 @@
 //!
 //! # Memory
 //!
-//! Accesses through pointers of different [`Region`]s are taken to be independent. Within a region, stores stay ordered with
+//! Accesses through pointers of different [`AliasRegion`]s are taken to be independent. Within a region, stores stay ordered with
 //! everything, loads are free among themselves. Acquiring and releasing locks is ordered with all accesses.
 //!
 //! ```
@@ -75,6 +75,7 @@ mod scalar;
 mod schedule;
 mod select;
 mod split;
+mod stages;
 mod target;
 mod timing;
 mod vector;
@@ -83,8 +84,9 @@ pub use builder::CoreBuilder;
 pub use error::CoreError;
 pub use finish::{Build, Scheduling};
 pub use flow::{Count, LoopForm};
-pub use operation::Operand;
+pub use operation::RegOrImm;
 pub use program::{CoreProgram, LoopReport, Section};
-pub use register::{Class, Reg, Region};
+pub use register::{AliasRegion, Class, Reg};
+pub use stages::Stages;
 pub use target::isa_of;
 pub use vector::Address;

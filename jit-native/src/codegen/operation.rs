@@ -1,18 +1,18 @@
 //! One instruction of a program with variables, before it has registers, a slot and a cycle.
 
-use super::register::{Reg, Region};
+use super::register::{AliasRegion, Reg};
 use aie_isa::{Direction, Instruction, Kind};
 
 /// An operand as an author gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operand {
+pub enum RegOrImm {
     /// A variable.
     Reg(Reg),
     /// A number.
     Imm(i64),
 }
 
-impl From<Reg> for Operand {
+impl From<Reg> for RegOrImm {
     fn from(reg: Reg) -> Self {
         Self::Reg(reg)
     }
@@ -20,7 +20,7 @@ impl From<Reg> for Operand {
 
 macro_rules! number {
     ($($type:ty)*) => {
-        $(impl From<$type> for Operand {
+        $(impl From<$type> for RegOrImm {
             fn from(number: $type) -> Self {
                 Self::Imm(number.into())
             }
@@ -57,9 +57,9 @@ pub(super) enum Effect {
     /// Not at all.
     None,
     /// Reads memory of a region; None: of any.
-    Load(Option<Region>),
+    Load(Option<AliasRegion>),
     /// Writes memory of a region.
-    Store(Option<Region>),
+    Store(Option<AliasRegion>),
     /// Acquires a lock: what follows comes after it.
     Acquire,
     /// Releases a lock: what comes before is finished.

@@ -192,7 +192,7 @@ impl Reg {
 
 /// A part of memory that pointers point into: see the module's documentation for what follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Region(pub(super) u32);
+pub struct AliasRegion(pub(super) u32);
 
 /// What is known of a variable.
 #[derive(Clone, Debug)]
@@ -204,7 +204,7 @@ pub(super) struct Variable {
     /// The registers it may get.
     pub candidates: Vec<Register>,
     /// For pointers.
-    pub region: Option<Region>,
+    pub region: Option<AliasRegion>,
     /// The author has chosen its register.
     pub fixed: bool,
     /// May be read before it is written.

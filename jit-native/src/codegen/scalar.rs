@@ -1,7 +1,7 @@
 //! Conveniences for scalars: constants, moves, arithmetic, locks.
 
 use super::builder::CoreBuilder;
-use super::operation::Operand;
+use super::operation::RegOrImm;
 use super::register::{Class, Reg};
 
 impl CoreBuilder {
@@ -16,7 +16,7 @@ impl CoreBuilder {
     pub fn constant_into(&mut self, target: Reg, number: i64) {
         let number = if i64::from(number as u32) == number { i64::from(number as u32 as i32) } else { number };
         self.variables[target.variable as usize].constant = Some(number);
-        let operands = [target.into(), Operand::Imm(number)];
+        let operands = [target.into(), RegOrImm::Imm(number)];
         let short = ["mova", "movx", "mov"].into_iter().filter(|mnemonic| self.accepts(mnemonic, &operands));
         let short: Vec<&str> = short.collect();
         if short.is_empty() { self.emit_any(&["movxm"], &operands) } else { self.emit_any(&short, &operands) }
@@ -44,17 +44,17 @@ impl CoreBuilder {
 
     /// A scalar operation of two sources into a new scalar: `add`, `sub`, `and`, `or`, `xor`, `mul`, `lshl`, `ashl`, `eq`, `ne`,
     /// `lt`, `ge`, `ltu`, `geu`. The second may be a number. `lshl` and `ashl` by -n shift right by n.
-    pub fn binary(&mut self, mnemonic: &str, a: Reg, b: impl Into<Operand>) -> Reg {
+    pub fn binary(&mut self, mnemonic: &str, a: Reg, b: impl Into<RegOrImm>) -> Reg {
         let target = self.reg(Class::Scalar);
         self.binary_into(target, mnemonic, a, b);
         target
     }
 
     /// [`CoreBuilder::binary`] into a variable.
-    pub fn binary_into(&mut self, target: Reg, mnemonic: &str, a: Reg, b: impl Into<Operand>) {
+    pub fn binary_into(&mut self, target: Reg, mnemonic: &str, a: Reg, b: impl Into<RegOrImm>) {
         let b = match b.into() {
-            Operand::Imm(number) if !self.accepts(mnemonic, &[target.into(), a.into(), Operand::Imm(number)]) => {
-                Operand::Reg(self.scalar(number))
+            RegOrImm::Imm(number) if !self.accepts(mnemonic, &[target.into(), a.into(), RegOrImm::Imm(number)]) => {
+                RegOrImm::Reg(self.scalar(number))
             }
             b => b,
         };
@@ -62,7 +62,7 @@ impl CoreBuilder {
     }
 
     /// `a + b`.
-    pub fn add(&mut self, a: Reg, b: impl Into<Operand>) -> Reg {
+    pub fn add(&mut self, a: Reg, b: impl Into<RegOrImm>) -> Reg {
         self.binary("add", a, b)
     }
 
@@ -74,18 +74,18 @@ impl CoreBuilder {
     }
 
     /// Moves a pointer by bytes; a number must be a multiple of 4 (else it goes through a modifier), a register a modifier.
-    pub fn advance(&mut self, pointer: Reg, by: impl Into<Operand>) {
+    pub fn advance(&mut self, pointer: Reg, by: impl Into<RegOrImm>) {
         let all = ["padda", "paddb", "padds"];
         let by = match by.into() {
-            Operand::Imm(number) if !all.iter().any(|m| self.accepts(m, &[pointer.into(), Operand::Imm(number)])) => {
+            RegOrImm::Imm(number) if !all.iter().any(|m| self.accepts(m, &[pointer.into(), RegOrImm::Imm(number)])) => {
                 let modifier = self.reg(Class::Modifier);
                 self.constant_into(modifier, number);
-                Operand::Reg(modifier)
+                RegOrImm::Reg(modifier)
             }
-            Operand::Reg(reg) if reg.class != Class::Modifier => {
+            RegOrImm::Reg(reg) if reg.class != Class::Modifier => {
                 let modifier = self.reg(Class::Modifier);
                 self.mov(modifier, reg);
-                Operand::Reg(modifier)
+                RegOrImm::Reg(modifier)
             }
             by => by,
         };
@@ -96,19 +96,19 @@ impl CoreBuilder {
 
     /// Acquires a lock, by its number as the core sees it (48 to 63 are the tile's own on aie2): waits until its value is at
     /// least `-by` for a negative `by`, exactly `by` otherwise; then takes that much away.
-    pub fn acquire(&mut self, lock: u8, by: impl Into<Operand>) {
+    pub fn acquire(&mut self, lock: u8, by: impl Into<RegOrImm>) {
         self.use_lock("acq", lock, by.into());
     }
 
     /// Releases a lock: adds `by` to its value, once all accesses to memory before it are done.
-    pub fn release(&mut self, lock: u8, by: impl Into<Operand>) {
+    pub fn release(&mut self, lock: u8, by: impl Into<RegOrImm>) {
         self.use_lock("rel", lock, by.into());
     }
 
-    fn use_lock(&mut self, mnemonic: &str, lock: u8, by: Operand) {
+    fn use_lock(&mut self, mnemonic: &str, lock: u8, by: RegOrImm) {
         let by = match by {
-            Operand::Imm(number) => self.scalar(number),
-            Operand::Reg(reg) => reg,
+            RegOrImm::Imm(number) => self.scalar(number),
+            RegOrImm::Reg(reg) => reg,
         };
         self.emit_with(mnemonic, &[lock.into(), by.into()]);
     }

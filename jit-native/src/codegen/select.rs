@@ -2,8 +2,8 @@
 
 use super::builder::CoreBuilder;
 use super::error::CoreError;
-use super::operation::{Effect, Op, Operand, Row, Val, given};
-use super::register::{Class, Reg, Region, members, part_of};
+use super::operation::{Effect, Op, RegOrImm, Row, Val, given};
+use super::register::{AliasRegion, Class, Reg, members, part_of};
 use aie_isa::{Access, Direction, Instruction, Kind, Part, Register};
 
 /// The assembly text's form without mnemonic and names: rows of one form do the same.
@@ -25,17 +25,17 @@ impl CoreBuilder {
     /// A variable that cannot be where the instruction wants it is moved there and back. Loads and stores by mnemonic with a number
     /// have the form `[p, #n]`; [`CoreBuilder::load`] and [`CoreBuilder::store`] say which form is meant. Streams and cascades,
     /// whose moves have the mnemonics of others, are only written by [`CoreBuilder::op`].
-    pub fn emit<const N: usize>(&mut self, mnemonic: &str, operands: [impl Into<Operand>; N]) {
+    pub fn emit<const N: usize>(&mut self, mnemonic: &str, operands: [impl Into<RegOrImm>; N]) {
         self.emit_any(&[mnemonic], &operands.map(Into::into));
     }
 
     /// [`CoreBuilder::emit`] with operands of different kinds.
-    pub fn emit_with(&mut self, mnemonic: &str, operands: &[Operand]) {
+    pub fn emit_with(&mut self, mnemonic: &str, operands: &[RegOrImm]) {
         self.emit_any(&[mnemonic], operands);
     }
 
     /// Adds an instruction by the key of its row, with operands by their names in the table. Tied operands are not given.
-    pub fn op(&mut self, key: &str, operands: &[(&str, Operand)]) {
+    pub fn op(&mut self, key: &str, operands: &[(&str, RegOrImm)]) {
         let Some(instruction) = self.isa().instruction(key) else {
             return self.fail(CoreError::Instruction { isa: self.isa().name(), name: key.into() });
         };
@@ -46,7 +46,7 @@ impl CoreBuilder {
         match by_name.collect::<Option<Vec<_>>>() {
             Some(values) if values.len() == operands.len() => self.add_rows(key, vec![instruction], &values),
             _ => {
-                let values: Vec<Operand> = operands.iter().map(|(_, operand)| *operand).collect();
+                let values: Vec<RegOrImm> = operands.iter().map(|(_, operand)| *operand).collect();
                 let error = self.no_row(key, &[instruction], &values);
                 self.fail(error);
             }
@@ -59,16 +59,16 @@ impl CoreBuilder {
     }
 
     /// Adds an instruction that several mnemonics stand for, one for each slot.
-    pub(super) fn emit_any(&mut self, mnemonics: &[&str], operands: &[Operand]) {
+    pub(super) fn emit_any(&mut self, mnemonics: &[&str], operands: &[RegOrImm]) {
         self.emit_rows(mnemonics, operands, |_| true);
     }
 
     /// The same for a load or store: `post` means that the pointer is modified after the access.
-    pub(super) fn emit_addressed(&mut self, mnemonics: &[&str], operands: &[Operand], post: bool) {
+    pub(super) fn emit_addressed(&mut self, mnemonics: &[&str], operands: &[RegOrImm], post: bool) {
         self.emit_rows(mnemonics, operands, |row| is_post(row) == post);
     }
 
-    fn emit_rows(&mut self, mnemonics: &[&str], operands: &[Operand], wanted: impl Fn(&Instruction) -> bool) {
+    fn emit_rows(&mut self, mnemonics: &[&str], operands: &[RegOrImm], wanted: impl Fn(&Instruction) -> bool) {
         let isa = self.isa();
         let rows = mnemonics.iter().flat_map(|mnemonic| isa.instructions_named(mnemonic));
         let rows: Vec<&'static Instruction> = rows.filter(|row| Self::is_plain(row) && wanted(row)).collect();
@@ -79,21 +79,21 @@ impl CoreBuilder {
     }
 
     /// Whether a mnemonic has a row for these operands.
-    pub(super) fn accepts(&self, mnemonic: &str, operands: &[Operand]) -> bool {
+    pub(super) fn accepts(&self, mnemonic: &str, operands: &[RegOrImm]) -> bool {
         let mut rows = self.isa().instructions_named(mnemonic).filter(|row| Self::is_plain(row));
         rows.any(|row| self.fits(row, operands, false).is_some())
     }
 
     /// The same for a load or store.
-    pub(super) fn accepts_addressed(&self, mnemonic: &str, operands: &[Operand], post: bool) -> bool {
+    pub(super) fn accepts_addressed(&self, mnemonic: &str, operands: &[RegOrImm], post: bool) -> bool {
         let mut rows =
             self.isa().instructions_named(mnemonic).filter(|row| Self::is_plain(row) && is_post(row) == post);
         rows.any(|row| self.fits(row, operands, false).is_some())
     }
 
-    fn add_rows(&mut self, name: &str, rows: Vec<&'static Instruction>, operands: &[Operand]) {
+    fn add_rows(&mut self, name: &str, rows: Vec<&'static Instruction>, operands: &[RegOrImm]) {
         let invalid = operands.iter().find_map(|operand| match operand {
-            Operand::Reg(reg) if reg.leaves == 0 => Some(*reg),
+            RegOrImm::Reg(reg) if reg.leaves == 0 => Some(*reg),
             _ => None,
         });
         if let Some(reg) = invalid {
@@ -114,7 +114,7 @@ impl CoreBuilder {
         };
         let (mut moved, mut after) = (operands.to_vec(), Vec::new());
         for (index, operand) in given(row).into_iter().zip(&mut moved) {
-            let (description, Operand::Reg(reg)) = (&row.operands[index], *operand) else {
+            let (description, RegOrImm::Reg(reg)) = (&row.operands[index], *operand) else {
                 continue;
             };
             if self.allows(description.kind, reg) {
@@ -171,7 +171,7 @@ impl CoreBuilder {
 
     fn effect(&self, row: &Row) -> Effect {
         let instruction = row.instruction;
-        let region = || -> Option<Region> {
+        let region = || -> Option<AliasRegion> {
             let pointer = instruction.operand("ptr").and_then(|index| match row.values[index] {
                 Val::Reg(reg) => Some(reg),
                 _ => None,
@@ -197,7 +197,7 @@ impl CoreBuilder {
     }
 
     /// The values of all operands of a row, if those given fit it. `strict`: without a move.
-    fn fits(&self, row: &'static Instruction, operands: &[Operand], strict: bool) -> Option<Vec<Val>> {
+    fn fits(&self, row: &'static Instruction, operands: &[RegOrImm], strict: bool) -> Option<Vec<Val>> {
         let order = given(row);
         if order.len() != operands.len() {
             return None;
@@ -206,7 +206,7 @@ impl CoreBuilder {
         for (index, operand) in order.into_iter().zip(operands) {
             let kind = row.operands[index].kind;
             values[index] = Some(match (kind, *operand) {
-                (Kind::Immediate(immediate), Operand::Imm(number)) => {
+                (Kind::Immediate(immediate), RegOrImm::Imm(number)) => {
                     // 32-bit immediates may be written unsigned too.
                     let wrapped = i64::from(number as u32 as i32);
                     let unsigned = immediate.bits == 32 && i64::from(number as u32) == number;
@@ -214,7 +214,7 @@ impl CoreBuilder {
                     immediate.field(number)?;
                     Val::Imm(number)
                 }
-                (Kind::Class(_) | Kind::Fixed(_), Operand::Reg(reg)) => {
+                (Kind::Class(_) | Kind::Fixed(_), RegOrImm::Reg(reg)) => {
                     let possible = if strict { self.allows(kind, reg) } else { self.could_allow(kind, reg) };
                     possible.then_some(Val::Reg(reg))?
                 }
@@ -271,12 +271,12 @@ impl CoreBuilder {
         self.variables[reg.variable as usize].candidates = kept.collect();
     }
 
-    fn no_row(&self, name: &str, rows: &[&'static Instruction], operands: &[Operand]) -> CoreError {
+    fn no_row(&self, name: &str, rows: &[&'static Instruction], operands: &[RegOrImm]) -> CoreError {
         let operands: Vec<String> = operands
             .iter()
             .map(|operand| match operand {
-                Operand::Imm(number) => format!("#{number}"),
-                Operand::Reg(reg) => format!("{} `{}`", reg.class.name(), self.variable(*reg).name),
+                RegOrImm::Imm(number) => format!("#{number}"),
+                RegOrImm::Reg(reg) => format!("{} `{}`", reg.class.name(), self.variable(*reg).name),
             })
             .collect();
         let forms: Vec<&str> = rows.iter().map(|row| row.syntax).collect();

@@ -1,7 +1,7 @@
 //! Conveniences for vectors and memory: loads, stores, conversions, multiply-accumulate.
 
 use super::builder::CoreBuilder;
-use super::operation::Operand;
+use super::operation::RegOrImm;
 use super::register::{Class, Reg};
 
 /// Which address a load or store uses, and what becomes of its pointer.
@@ -21,10 +21,10 @@ pub enum Address {
 }
 
 impl Address {
-    fn operand(self) -> Operand {
+    fn operand(self) -> RegOrImm {
         match self {
-            Self::At(number) | Self::Then(number) => Operand::Imm(number),
-            Self::Index(reg) | Self::ThenBy(reg) | Self::Then2D(reg) => Operand::Reg(reg),
+            Self::At(number) | Self::Then(number) => RegOrImm::Imm(number),
+            Self::Index(reg) | Self::ThenBy(reg) | Self::Then2D(reg) => RegOrImm::Reg(reg),
         }
     }
 
@@ -86,8 +86,8 @@ impl CoreBuilder {
 
     fn access(&mut self, mnemonics: &[&str], reg: Reg, shift: Option<Reg>, pointer: Reg, address: Address) {
         let names: Vec<String> = mnemonics.iter().map(|mnemonic| address.mnemonic(mnemonic)).collect();
-        let mut operands = vec![Operand::from(reg)];
-        operands.extend(shift.map(Operand::from));
+        let mut operands = vec![RegOrImm::from(reg)];
+        operands.extend(shift.map(RegOrImm::from));
         operands.extend([pointer.into(), address.operand()]);
         let post = !matches!(address, Address::At(_) | Address::Index(_));
         let names = names.iter().map(String::as_str);

@@ -89,6 +89,5 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
     let which = constant.map_or(0, |index| 1 + index as u32);
     let column = ElementsColumn { parameters: vec![which, count], a: Some(flow(0)), b: None, result: flow(1) };
     let stream = design.dispatch(&[column]).map_err(|error| failed(error.to_string()))?;
-    let pdi = design.configured().pdi();
-    Ok(KernelArtifact::new(format!("native-{}", node.op), &*arch.name, arch.dev_gen, pdi, stream)?)
+    Ok(design.configured().artifact(format!("native-{}", node.op), stream)?)
 }

@@ -18,7 +18,7 @@ mod testing;
 
 pub use hardware_loops::HARDWARE_LOOPS;
 
-use crate::kit::{Family, NativeError};
+use crate::kit::{self, Family, NativeError};
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::Node;
 
@@ -45,23 +45,15 @@ pub static FAMILIES: &[&Family] = &[
 
 /// The families that have kernels for the operation `op`.
 pub fn families_of(op: &str) -> impl Iterator<Item = &'static Family> + '_ {
-    FAMILIES.iter().copied().filter(move |family| family.operations.contains(&op))
+    kit::families_of(FAMILIES, op)
 }
 
 /// Makes the kernel of a normalised node with the first family that takes it.
 ///
 /// # Errors
-/// [`NativeError::Unsupported`] or [`NativeError::Generation`] of the last family asked, or that there is none; other errors as
-/// they come.
+/// As [`kit::build`].
 pub fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
-    let mut rejected = None;
-    for family in families_of(&node.op) {
-        match (family.build)(node, arch) {
-            Err(error @ (NativeError::Unsupported { .. } | NativeError::Generation { .. })) => rejected = Some(error),
-            result => return result,
-        }
-    }
-    Err(rejected.unwrap_or_else(|| NativeError::NoFamily { op: node.op.clone() }))
+    kit::build(FAMILIES, node, arch)
 }
 
 #[cfg(test)]

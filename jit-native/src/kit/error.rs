@@ -1,5 +1,7 @@
 //! Why there is no kernel.
 
+use crate::array::ArrayError;
+use crate::codegen::CoreError;
 use aie_hal::artifact::ArtifactError;
 use aie_ops::Node;
 use thiserror::Error;
@@ -45,6 +47,18 @@ pub enum NativeError {
     /// PDI and stream do not make an artifact.
     #[error(transparent)]
     Artifact(#[from] ArtifactError),
+}
+
+/// Why the array of a family could not be configured.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[non_exhaustive]
+pub enum ConfigureError {
+    /// The program of its cores cannot be made.
+    #[error("the core's program: {0}")]
+    Core(#[from] CoreError),
+    /// The array does not take it.
+    #[error("the array: {0}")]
+    Array(#[from] ArrayError),
 }
 
 impl NativeError {

@@ -48,3 +48,24 @@ pub fn isa_for(
         NativeError::Generation { family, arch: arch.name.clone(), possible: possible.join(", ") }
     })
 }
+
+/// Those of some families that have kernels for the operation `op`.
+pub fn families_of<'a>(families: &'a [&'static Family], op: &'a str) -> impl Iterator<Item = &'static Family> + 'a {
+    families.iter().copied().filter(move |family| family.operations.contains(&op))
+}
+
+/// Makes the kernel of a normalised node with the first of some families that takes it.
+///
+/// # Errors
+/// [`NativeError::Unsupported`] or [`NativeError::Generation`] of the last family asked, or that there is none; other errors as
+/// they come.
+pub fn build(families: &[&'static Family], node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
+    let mut rejected = None;
+    for family in families_of(families, &node.op) {
+        match (family.build)(node, arch) {
+            Err(error @ (NativeError::Unsupported { .. } | NativeError::Generation { .. })) => rejected = Some(error),
+            result => return result,
+        }
+    }
+    Err(rejected.unwrap_or_else(|| NativeError::NoFamily { op: node.op.clone() }))
+}

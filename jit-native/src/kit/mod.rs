@@ -8,5 +8,5 @@ mod error;
 mod family;
 
 pub use case::{Case, Exactness, Input, Material};
-pub use error::NativeError;
-pub use family::{Family, isa_for};
+pub use error::{ConfigureError, NativeError};
+pub use family::{Family, build, families_of, isa_for};

@@ -15,8 +15,8 @@
 //! Numbers: sixteen lanes; f32 with exponent 0 counts as zero. Infinities and NaN must not reach a product, because the vector
 //! unit makes NaN of both; functions that can meet an infinity clamp their argument first and select the result.
 
+mod aie2;
 mod aie2p;
-mod emission;
 pub mod exponential;
 pub mod logarithm;
 pub mod product;
@@ -25,11 +25,13 @@ pub mod root;
 pub mod trigonometry;
 mod twins;
 mod unit;
+mod unit_program;
 
+pub use aie2::{Aie2, Emission};
 pub use aie2p::Aie2p;
-pub use emission::{Configuration, Emission};
 pub use twins::Twins;
 pub use unit::{Unit, Vectors};
+pub use unit_program::{UnitProgram, written_for};
 
 #[cfg(test)]
 pub mod model;

@@ -2,27 +2,27 @@
 
 use super::parameters::{OFFSET, Parameter};
 use crate::array::OWN_MEMORY;
-use crate::codegen::{Address, Class, CoreBuilder, Count, Reg, Region};
-use crate::numerics::{Configuration, Emission, Lanes};
+use crate::codegen::{Address, AliasRegion, Class, CoreBuilder, Count, Reg};
+use crate::numerics::{Aie2, Emission, Lanes};
 
 /// Parts of a core's memory, and registers that hold the same everywhere.
 #[derive(Clone, Copy)]
 pub(super) struct Kernel {
-    pub parameters: Region,
+    pub parameters: AliasRegion,
     /// Queries as they arrive, and in bf16.
-    pub queries: Region,
-    pub converted: Region,
+    pub queries: AliasRegion,
+    pub converted: AliasRegion,
     /// Keys, values and mask as they arrive; and what is put in their place, which nothing reads in the same loop.
-    pub cache: Region,
-    pub placed: Region,
-    pub scores: Region,
-    pub exponentials: Region,
+    pub cache: AliasRegion,
+    pub placed: AliasRegion,
+    pub scores: AliasRegion,
+    pub exponentials: AliasRegion,
     /// Maximum, sum and values: of this core, and joined; what other cores send.
-    pub state: Region,
-    pub arriving: Region,
+    pub state: AliasRegion,
+    pub arriving: AliasRegion,
     /// The configuration word of matrix products.
     pub matrix: Reg,
-    pub configuration: Configuration,
+    pub configuration: Aie2,
 }
 
 /// Where a unit's state has what.
@@ -57,14 +57,14 @@ impl Kernel {
     }
 
     /// A pointer to an address in a scalar.
-    pub fn pointer(self, b: &mut CoreBuilder, region: Region, address: Reg) -> Reg {
+    pub fn pointer(self, b: &mut CoreBuilder, region: AliasRegion, address: Reg) -> Reg {
         let pointer = b.pointer(region);
         b.mov(pointer, address);
         pointer
     }
 
     /// A pointer to an address in a parameter.
-    pub fn pointer_to(self, b: &mut CoreBuilder, region: Region, parameter: Parameter) -> Reg {
+    pub fn pointer_to(self, b: &mut CoreBuilder, region: AliasRegion, parameter: Parameter) -> Reg {
         let address = self.parameter(b, parameter);
         self.pointer(b, region, address)
     }
@@ -82,7 +82,7 @@ impl Kernel {
     }
 
     /// Two pointers, to the first and to the second 128 bytes of an address.
-    pub fn pair_of_pointers(self, b: &mut CoreBuilder, region: Region, address: Reg) -> [Reg; 2] {
+    pub fn pair_of_pointers(self, b: &mut CoreBuilder, region: AliasRegion, address: Reg) -> [Reg; 2] {
         let second = b.add(address, 128);
         [address, second].map(|address| self.pointer(b, region, address))
     }

@@ -3,8 +3,9 @@
 use super::memory::ARENA;
 use super::parameters::{OFFSET, WORDS};
 use super::program::program;
-use crate::array::{ArrayError, CoreMemory, MemMemory, Product};
-use crate::codegen::{CoreError, LoopForm};
+use crate::array::{CoreMemory, MemMemory, Product};
+use crate::codegen::LoopForm;
+use crate::kit::ConfigureError;
 use aie_hal::Arch;
 use aie_isa::Isa;
 
@@ -13,18 +14,9 @@ pub(super) struct Machine {
     pub product: Product,
 }
 
-/// Why there is no machine.
-#[derive(Clone, Debug, thiserror::Error)]
-pub(super) enum MachineError {
-    #[error("the core's program: {0}")]
-    Core(#[from] CoreError),
-    #[error("the array: {0}")]
-    Array(#[from] ArrayError),
-}
-
 impl Machine {
     /// The machine of a generation.
-    pub fn new(arch: &Arch, isa: &'static Isa) -> Result<Self, MachineError> {
+    pub fn new(arch: &Arch, isa: &'static Isa) -> Result<Self, ConfigureError> {
         let program = program(isa, LoopForm::of(arch))?;
         // Each dispatch divides the memory behind the parameters anew.
         let part = |index: u32| (ARENA + 64 * index, 32, 2);

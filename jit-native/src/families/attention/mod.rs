@@ -106,5 +106,5 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
     let tiling = problem.tiling(machine.product.columns().len()).map_err(unsupported)?;
     let stream = dispatch::stream(&machine, &problem, tiling).map_err(|error| unsupported(error.to_string()))?;
     let name = format!("native-{OPERATION}");
-    Ok(KernelArtifact::new(name, &*arch.name, arch.dev_gen, machine.product.configured().pdi(), stream)?)
+    Ok(machine.product.configured().artifact(name, stream)?)
 }

@@ -6,7 +6,7 @@ use super::parameters::{Parameter, SLOPES, SLOPES_STEP};
 use super::{convert, merge, scores, softmax, values};
 use crate::array::{GO_LOCK, OWN_LOCKS, OWN_MEMORY};
 use crate::codegen::{Class, CoreBuilder, CoreError, CoreProgram, Count, LoopForm, Reg};
-use crate::numerics::Configuration;
+use crate::numerics::Aie2;
 use aie_isa::Isa;
 
 /// Cores whose parts are joined.
@@ -31,7 +31,7 @@ fn release_full(b: &mut CoreBuilder, ring: u8) {
 /// The program of every core of the family.
 pub(super) fn program(isa: &'static Isa, loops: LoopForm) -> Result<CoreProgram, CoreError> {
     let mut b = CoreBuilder::new(isa);
-    let configuration = Configuration::new(&mut b);
+    let configuration = Aie2::new(&mut b);
     let kernel = Kernel {
         parameters: b.region("parameters"),
         queries: b.region("arriving queries"),

@@ -98,14 +98,8 @@ pub(super) fn phases(
     Ok(())
 }
 
-pub(super) fn finished(
-    node: &Node,
-    arch: &Arch,
-    passes: &Passes,
-    dispatch: Dispatch<'_>,
-) -> Result<KernelArtifact, NativeError> {
+pub(super) fn finished(node: &Node, passes: &Passes, dispatch: Dispatch<'_>) -> Result<KernelArtifact, NativeError> {
     let instructions = dispatch.finish().map_err(failed)?;
     let op = table::lookup(&node.op).ok_or_else(|| NativeError::NoFamily { op: node.op.clone() })?;
-    let (name, pdi) = (kernel_name(op, node), passes.configured().pdi());
-    Ok(KernelArtifact::new(name, arch.name.as_str(), arch.dev_gen, pdi, instructions)?)
+    Ok(passes.configured().artifact(kernel_name(op, node), instructions)?)
 }

@@ -109,5 +109,5 @@ fn whole(node: &Node, arch: &Arch, movements: &[(u16, Movement)]) -> Result<Kern
         let work: Vec<Pass> = parts.iter().map(pass).collect();
         phases(&passes, &mut dispatch, &work, format).map_err(|error| unsupported(node, error.to_string()))?;
     }
-    finished(node, arch, &passes, dispatch)
+    finished(node, &passes, dispatch)
 }

@@ -107,7 +107,7 @@ pub(super) fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeEr
     rows.dispatch(&scattered).and_then(Dispatch::finish).map_err(|error| rejected(error.to_string()))?;
     let first: Vec<usize> = (0..count).map(|row| row % chosen.ne[1]).collect();
     let example = rows.dispatch(&first).map_err(|error| rejected(error.to_string()))?;
-    let artifact = finished(node, arch, &passes, example)?;
+    let artifact = finished(node, &passes, example)?;
     Ok(artifact.with_stream_maker(Arc::new(rows)))
 }
 

@@ -112,16 +112,15 @@ pub fn artifact(works: &[Work], node: &Node, arch: &Arch) -> Result<KernelArtifa
                 let written = dispatch.write(Elements::core(column), *offset, words);
                 written.map_err(|error| failed(error.to_string()))?;
             }
-            let lane = work.lane(walk, result).map_err(unsupported)?;
-            let added = array.add(&mut dispatch, column, &lane);
+            let share = work.share(walk, result).map_err(unsupported)?;
+            let added = array.add(&mut dispatch, column, &share);
             added.map_err(|error| unsupported(error.to_string()))?;
         }
         dispatch.end_phase().map_err(|error| unsupported(error.to_string()))?;
     }
     let instructions = dispatch.finish().map_err(|error| failed(error.to_string()))?;
     let op = table::lookup(&node.op).ok_or_else(|| NativeError::NoFamily { op: node.op.clone() })?;
-    let (name, pdi) = (kernel_name(op, node), array.configured().pdi());
-    Ok(KernelArtifact::new(name, arch.name.as_str(), arch.dev_gen, pdi, instructions)?)
+    Ok(array.configured().artifact(kernel_name(op, node), instructions)?)
 }
 
 impl Work {
@@ -164,7 +163,7 @@ impl Work {
     }
 
     /// What a column does. An error is why it cannot.
-    fn lane(&self, walk: &Walk, result: u16) -> Result<ElementsColumn, String> {
+    fn share(&self, walk: &Walk, result: u16) -> Result<ElementsColumn, String> {
         let (inner, outer) = walk.by_reuse();
         let has_b = self.b.is_some();
         let preparation = self.preparation.as_ref().filter(|preparation| preparation.words > 0);

@@ -19,9 +19,9 @@ use super::operands::Operands;
 use super::rotation;
 use super::step::{Slot, Step, VECTOR_BYTES};
 use crate::array::Elements;
-use crate::codegen::{Address, Class, CoreBuilder, CoreError, CoreProgram, Count, LoopForm, Reg, Region};
-use crate::numerics::{Aie2p, Configuration, Unit};
-use aie_isa::{InstructionSet, Isa};
+use crate::codegen::{Address, AliasRegion, Class, CoreBuilder, CoreError, CoreProgram, Count, LoopForm, Reg};
+use crate::numerics::{Unit, UnitProgram, written_for};
+use aie_isa::Isa;
 
 /// The first word of the steps.
 pub const HEADER_WORDS: u32 = 9;
@@ -47,7 +47,7 @@ pub(super) fn vector_offset(slot: Slot) -> Option<u32> {
 /// Where the program has its parameters and the addresses of the slots, which take turns with each tile.
 #[derive(Clone, Copy)]
 struct Memory {
-    parameters: Region,
+    parameters: AliasRegion,
     table: Reg,
 }
 
@@ -80,83 +80,82 @@ impl Memory {
 /// # Errors
 /// [`CoreError`], when it does not fit.
 pub fn program(isa: &'static Isa, repertoire: Repertoire, loops: LoopForm) -> Result<CoreProgram, CoreError> {
-    let b = CoreBuilder::new(isa);
-    match isa.set() {
-        InstructionSet::Aie2 => written::<Configuration>(b, repertoire, loops),
-        InstructionSet::Aie2p => written::<Aie2p>(b, repertoire, loops),
-    }
+    written_for(isa, &Steps(repertoire)).finish_with(loops)
 }
 
-fn written<U: Unit>(mut b: CoreBuilder, repertoire: Repertoire, loops: LoopForm) -> Result<CoreProgram, CoreError> {
-    let unit = U::new(&mut b);
-    let parameters = b.region("parameters");
-    let table_region = b.region("table");
-    let minus_one = b.scalar(-1);
-    let table = b.pointer_at(table_region, TABLE);
-    let memory = Memory { parameters, table };
-    for (slot, address) in [
-        (Slot::Scratch, SCRATCH),
-        (Slot::V0, VECTORS),
-        (Slot::V1, VECTORS + VECTOR_BYTES),
-        (Slot::V2, VECTORS + 2 * VECTOR_BYTES),
-        (Slot::Factors, FACTORS),
-        (Slot::Positions, rotation::POSITIONS),
-    ] {
-        memory.place(&mut b, slot, address);
-    }
-    let functions = Functions { all: repertoire.functions(), overlapping: repertoire.functions() };
-    b.forever(|b| {
-        b.acquire(Elements::GO, minus_one);
-        for (slot, place) in [(Slot::A, Elements::A), (Slot::B, Elements::B), (Slot::Result, Elements::RESULT)] {
-            memory.place(b, slot, place.address);
+/// Does the steps of its parameters, with functions of a repertoire.
+struct Steps(Repertoire);
+
+impl UnitProgram for Steps {
+    fn write<U: Unit>(&self, b: &mut CoreBuilder, unit: U) {
+        let parameters = b.region("parameters");
+        let table_region = b.region("table");
+        let minus_one = b.scalar(-1);
+        let table = b.pointer_at(table_region, TABLE);
+        let memory = Memory { parameters, table };
+        for (slot, address) in [
+            (Slot::Scratch, SCRATCH),
+            (Slot::V0, VECTORS),
+            (Slot::V1, VECTORS + VECTOR_BYTES),
+            (Slot::V2, VECTORS + 2 * VECTOR_BYTES),
+            (Slot::Factors, FACTORS),
+            (Slot::Positions, rotation::POSITIONS),
+        ] {
+            memory.place(b, slot, address);
         }
-        let [outer, inner, steps, has_b, prepared, each_b] = [0, 1, 2, 6, 7, 8].map(|index| memory.word(b, index));
-        b.repeat(Count::from(outer).at_least(1), |b| {
-            b.when(has_b, |b| b.acquire(Elements::B.full, minus_one));
-            // A round begins with the steps with the tile of the second operand alone, if there are any, without a tile of the
-            // first. After the first tile's preparation that is all.
-            let (one, record_bytes) = (b.scalar(1), b.scalar((4 * Step::WORDS).into()));
-            let first_record = b.scalar((Elements::PARAMETERS + 4 * HEADER_WORDS).into());
-            let all_prepared = memory.word(b, 7);
-            let bytes = b.binary("mul", record_bytes, all_prepared);
-            let behind = b.add(first_record, bytes);
-            let alone = b.select(prepared, prepared, each_b);
-            let has_a = b.binary("eq", alone, 0);
-            let bytes = b.binary("mul", record_bytes, each_b);
-            let steps_at = b.add(behind, bytes);
-            let start = b.select(prepared, first_record, behind);
-            let now_steps = b.select(has_a, steps, alone);
-            let more = b.binary("sub", one, has_a);
-            let tiles = b.add(inner, more);
-            let tiles = b.select(prepared, one, tiles);
-            b.repeat(Count::from(tiles).at_least(1), |b| {
-                b.when(has_a, |b| {
-                    b.acquire(Elements::A.full, minus_one);
-                    b.acquire(Elements::RESULT.empty, minus_one);
+        let functions = Functions { all: self.0.functions(), overlapping: self.0.functions() };
+        b.forever(|b| {
+            b.acquire(Elements::GO, minus_one);
+            for (slot, place) in [(Slot::A, Elements::A), (Slot::B, Elements::B), (Slot::Result, Elements::RESULT)] {
+                memory.place(b, slot, place.address);
+            }
+            let [outer, inner, steps, has_b, prepared, each_b] = [0, 1, 2, 6, 7, 8].map(|index| memory.word(b, index));
+            b.repeat(Count::from(outer).at_least(1), |b| {
+                b.when(has_b, |b| b.acquire(Elements::B.full, minus_one));
+                // A round begins with the steps with the tile of the second operand alone, if there are any, without a tile of the
+                // first. After the first tile's preparation that is all.
+                let (one, record_bytes) = (b.scalar(1), b.scalar((4 * Step::WORDS).into()));
+                let first_record = b.scalar((Elements::PARAMETERS + 4 * HEADER_WORDS).into());
+                let all_prepared = memory.word(b, 7);
+                let bytes = b.binary("mul", record_bytes, all_prepared);
+                let behind = b.add(first_record, bytes);
+                let alone = b.select(prepared, prepared, each_b);
+                let has_a = b.binary("eq", alone, 0);
+                let bytes = b.binary("mul", record_bytes, each_b);
+                let steps_at = b.add(behind, bytes);
+                let start = b.select(prepared, first_record, behind);
+                let now_steps = b.select(has_a, steps, alone);
+                let more = b.binary("sub", one, has_a);
+                let tiles = b.add(inner, more);
+                let tiles = b.select(prepared, one, tiles);
+                b.repeat(Count::from(tiles).at_least(1), |b| {
+                    b.when(has_a, |b| {
+                        b.acquire(Elements::A.full, minus_one);
+                        b.acquire(Elements::RESULT.empty, minus_one);
+                    });
+                    let record = b.pointer(parameters);
+                    b.mov(record, start);
+                    b.repeat(Count::from(now_steps).at_least(1), |b| {
+                        step(b, unit, functions, record, table);
+                    });
+                    b.when(has_a, |b| {
+                        b.release(Elements::A.empty, 1);
+                        b.release(Elements::RESULT.full, 1);
+                        memory.turn(b, Slot::A, 3);
+                        memory.turn(b, Slot::Result, 5);
+                    });
+                    b.constant_into(has_a, 1);
+                    b.mov(now_steps, steps);
+                    b.mov(start, steps_at);
                 });
-                let record = b.pointer(parameters);
-                b.mov(record, start);
-                b.repeat(Count::from(now_steps).at_least(1), |b| {
-                    step(b, unit, functions, record, table);
+                b.when(has_b, |b| {
+                    b.release(Elements::B.empty, 1);
+                    memory.turn(b, Slot::B, 4);
                 });
-                b.when(has_a, |b| {
-                    b.release(Elements::A.empty, 1);
-                    b.release(Elements::RESULT.full, 1);
-                    memory.turn(b, Slot::A, 3);
-                    memory.turn(b, Slot::Result, 5);
-                });
-                b.constant_into(has_a, 1);
-                b.mov(now_steps, steps);
-                b.mov(start, steps_at);
+                b.constant_into(prepared, 0);
             });
-            b.when(has_b, |b| {
-                b.release(Elements::B.empty, 1);
-                memory.turn(b, Slot::B, 4);
-            });
-            b.constant_into(prepared, 0);
         });
-    });
-    b.finish_with(loops)
+    }
 }
 
 /// The functions of a program by their numbers.
@@ -184,7 +183,7 @@ pub(in crate::families) fn step<U: Unit>(b: &mut CoreBuilder, unit: U, functions
     let constants = [(); 4].map(|()| word(b, Class::Scalar));
     // Loads and stores of one step do not depend on each other but for what a step reads of the vector that it writes.
     let regions = ["first", "second", "target", "present"].map(|name| b.region(name));
-    let pointer = |b: &mut CoreBuilder, region: Region, index: Reg| {
+    let pointer = |b: &mut CoreBuilder, region: AliasRegion, index: Reg| {
         let pointer = b.pointer(region);
         b.load(pointer, table, Address::Index(index));
         pointer

@@ -3,7 +3,7 @@
 use super::arithmetic::Arithmetic;
 use super::parameters::{OFFSET, Parameter};
 use crate::array::{OWN_LOCKS, OWN_MEMORY};
-use crate::codegen::{Address, Class, CoreBuilder, Count, Reg, Region};
+use crate::codegen::{Address, AliasRegion, Class, CoreBuilder, Count, Reg};
 
 /// What a program is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,16 +40,16 @@ impl Purpose {
 #[derive(Clone, Copy)]
 pub(super) struct Kernel {
     pub purpose: Purpose,
-    pub parameters: Region,
+    pub parameters: AliasRegion,
     /// Columns as they arrive, and in bf16.
-    pub arriving: Region,
-    pub columns: Region,
+    pub arriving: AliasRegion,
+    pub columns: AliasRegion,
     /// Weights as they arrive; what is put in their place, which nothing reads in the same loop; and decoded ones.
-    pub weights: Region,
-    pub placed: Region,
-    pub decoded: Region,
+    pub weights: AliasRegion,
+    pub placed: AliasRegion,
+    pub decoded: AliasRegion,
     /// Sums.
-    pub sums: Region,
+    pub sums: AliasRegion,
     /// The configuration word of matrix products.
     pub matrix: Reg,
 }
@@ -103,7 +103,7 @@ impl Kernel {
     }
 
     /// A pointer to an address in a scalar.
-    pub fn pointer(self, b: &mut CoreBuilder, region: Region, address: Reg) -> Reg {
+    pub fn pointer(self, b: &mut CoreBuilder, region: AliasRegion, address: Reg) -> Reg {
         let pointer = b.pointer(region);
         b.mov(pointer, address);
         pointer

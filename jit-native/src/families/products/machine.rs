@@ -4,9 +4,9 @@ use super::kernel::Purpose;
 use super::memory::ARENA;
 use super::parameters::{OFFSET, WORDS};
 use super::program::program;
-use crate::array::{ArrayError, CoreMemory, MemMemory, Memo, Product};
-use crate::codegen::{CoreError, LoopForm, LoopReport};
-use crate::kit::{NativeError, isa_for};
+use crate::array::{CoreMemory, MemMemory, Memo, Product};
+use crate::codegen::{LoopForm, LoopReport};
+use crate::kit::{ConfigureError, NativeError, isa_for};
 use aie_hal::Arch;
 use aie_isa::{InstructionSet, Isa};
 use std::sync::Arc;
@@ -22,18 +22,9 @@ pub(super) struct Machine {
     pub loops: Vec<LoopReport>,
 }
 
-/// Why there is no machine.
-#[derive(Clone, Debug, thiserror::Error)]
-pub(super) enum MachineError {
-    #[error("the core's program: {0}")]
-    Core(#[from] CoreError),
-    #[error("the array: {0}")]
-    Array(#[from] ArrayError),
-}
-
 impl Machine {
     /// The machine of a generation, for one purpose.
-    pub fn new(arch: &Arch, isa: &'static Isa, purpose: Purpose) -> Result<Self, MachineError> {
+    pub fn new(arch: &Arch, isa: &'static Isa, purpose: Purpose) -> Result<Self, ConfigureError> {
         let program = program(isa, purpose, LoopForm::of(arch))?;
         // Each dispatch divides the memory behind the parameters anew.
         let part = |index: u32| (ARENA + 64 * index, 32, 2);

@@ -106,5 +106,5 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
     let machine = machine(arch, purpose)?;
     let stream = dispatch::stream(&machine, &problem, &phases).map_err(|error| unsupported(error.to_string()))?;
     let name = format!("native-{OPERATION}-{}", problem.weights.dtype());
-    Ok(KernelArtifact::new(name, &*arch.name, arch.dev_gen, machine.product.configured().pdi(), stream)?)
+    Ok(machine.product.configured().artifact(name, stream)?)
 }

@@ -23,7 +23,7 @@
 use super::arithmetic::Arithmetic;
 use super::kernel::Kernel;
 use super::parameters::Parameter;
-use crate::codegen::{Address, Class, CoreBuilder, Reg, Region};
+use crate::codegen::{Address, AliasRegion, Class, CoreBuilder, Reg};
 
 /// Rows of weights in a group: four blocks of four.
 pub(super) const GROUP_ROWS: usize = 16;
@@ -116,7 +116,7 @@ fn clear(b: &mut CoreBuilder, sum: Reg) {
 }
 
 /// Pointers to the parts of a step that are loaded through one each.
-fn pointers(b: &mut CoreBuilder, k: Kernel, region: Region, address: Reg, step_bytes: i64) -> Vec<Reg> {
+fn pointers(b: &mut CoreBuilder, k: Kernel, region: AliasRegion, address: Reg, step_bytes: i64) -> Vec<Reg> {
     let parts = (0..step_bytes).step_by(POINTER_BYTES as usize);
     parts
         .map(|offset| {

@@ -57,5 +57,5 @@ pub(super) fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeEr
         dispatch::elements(&machine, &work, node.inputs().count() as u16).map_err(unsupported)?
     };
     let name = format!("native-{}", node.op);
-    Ok(KernelArtifact::new(name, &*arch.name, arch.dev_gen, machine.product.configured().pdi(), stream)?)
+    Ok(machine.product.configured().artifact(name, stream)?)
 }

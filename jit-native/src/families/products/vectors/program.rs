@@ -8,7 +8,7 @@ use crate::families::elements::step::{Slot, Step};
 use crate::families::products::kernel::{Kernel, Locks};
 use crate::families::products::memory::{ARRIVING, SUMS, WEIGHTS};
 use crate::families::products::parameters::OFFSET;
-use crate::numerics::Configuration;
+use crate::numerics::Aie2;
 
 /// The functions of the program, by their numbers.
 pub(super) const FUNCTIONS: &[Function] = &[
@@ -99,7 +99,7 @@ impl Parameters {
 /// Takes tiles as they come, and does the steps of the parameters with each.
 pub(in crate::families::products) fn phase(b: &mut CoreBuilder, k: Kernel) {
     // Here and not for all of the program: decoding needs all scalars.
-    let configuration = Configuration::new(b);
+    let configuration = Aie2::new(b);
     let word = |b: &mut CoreBuilder, word: Word| {
         let (at, target) = (b.pointer_at(k.parameters, OWN_MEMORY + OFFSET), b.reg(Class::Scalar));
         b.load(target, at, Address::At(4 * word as i64));

@@ -172,7 +172,7 @@ fn a_layer_of_a_token() {
     }
 }
 
-/// What the lanes take instead.
+/// What the families of elements and rows take instead.
 #[rstest]
 #[case("ADD", [576, 5, 2, 1], DataType::F32, [576, 5, 2, 1])]
 #[case("ADD", [576, 1, 1, 1], DataType::BF16, [576, 1, 1, 1])]

@@ -7,9 +7,9 @@ use super::unit::{Unit, Vectors};
 use super::{Lanes, Twins};
 use crate::codegen::{Address, Class, CoreBuilder, Reg};
 
-/// Registers that all functions of a program share.
+/// The vector unit of AIE2: registers that all functions of a program share.
 #[derive(Clone, Copy, Debug)]
-pub struct Configuration {
+pub struct Aie2 {
     /// [`CoreBuilder::LANES_BF16`].
     lanes: Reg,
     /// [`CoreBuilder::MATRIX_BF16`], which additions of f32 are given.
@@ -23,10 +23,10 @@ pub struct Configuration {
 pub struct Emission<'a> {
     /// The program.
     pub builder: &'a mut CoreBuilder,
-    configuration: Configuration,
+    configuration: Aie2,
 }
 
-impl Configuration {
+impl Aie2 {
     /// Sets the rounding and saturation that [`Lanes`] counts on, and the registers that its operations need. To be written once,
     /// where a program begins.
     pub fn new(b: &mut CoreBuilder) -> Self {
@@ -46,8 +46,8 @@ impl Configuration {
 }
 
 impl<'a> Emission<'a> {
-    /// Into a program with the registers of [`Configuration::new`].
-    pub fn new(builder: &'a mut CoreBuilder, configuration: Configuration) -> Self {
+    /// Into a program with the registers of [`Aie2::new`].
+    pub fn new(builder: &'a mut CoreBuilder, configuration: Aie2) -> Self {
         Self { builder, configuration }
     }
 
@@ -292,7 +292,7 @@ impl Vectors for Emission<'_> {
     }
 }
 
-impl Unit for Configuration {
+impl Unit for Aie2 {
     type Float = Reg;
     type Word = Reg;
     type Pair = Reg;
