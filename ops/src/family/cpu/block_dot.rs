@@ -28,10 +28,21 @@ pub struct BlockProducts<'a, 'o> {
 }
 
 impl Visitor for BlockProducts<'_, '_> {
-    type Output = ();
+    /// Whether this machine has a vector unit for it. Without one it is no faster than decoding the rows first, and nothing is done.
+    type Output = bool;
 
-    fn visit<F: Block>(self) {
-        pulp::Arch::new().dispatch(InFormat::<F> { products: self, format: std::marker::PhantomData });
+    fn visit<F: Block>(self) -> bool {
+        let products = InFormat::<F> { products: self, format: std::marker::PhantomData };
+        match pulp::Arch::new() {
+            #[cfg(target_arch = "x86_64")]
+            pulp::Arch::V3(simd) => Simd::vectorize(simd, products),
+            #[cfg(target_arch = "x86_64")]
+            pulp::Arch::V4(simd) => Simd::vectorize(simd, products),
+            #[cfg(target_arch = "aarch64")]
+            pulp::Arch::Neon(simd) => Simd::vectorize(simd, products),
+            _ => return false,
+        }
+        true
     }
 }
 
@@ -69,21 +80,16 @@ fn row_times<S: Simd, F: Block, const C: usize>(simd: S, row: &[u8], columns: [&
     for (blocks, column) in blocks.iter_mut().zip(columns) {
         *blocks = &cast_slice(column)[..count];
     }
-    // Four sums for a column, because an addition takes longer than the next product. Which one a product joins is known at
-    // compile time only within a pair of blocks.
-    let mut even = [[simd.splat_f32s(0.0); 2]; C];
-    let mut odd = even;
-    let (pairs, last) = row.as_chunks::<2>();
-    for (pair, [first, second]) in pairs.iter().enumerate() {
-        block_times::<S, F, C>(simd, first, &blocks, 2 * pair, &mut even);
-        block_times::<S, F, C>(simd, second, &blocks, 2 * pair + 1, &mut odd);
-    }
-    if let [block] = last {
-        block_times::<S, F, C>(simd, block, &blocks, count - 1, &mut even);
+    // Four sums for a column, because an addition takes longer than the next product: two for every other block.
+    let mut sums = [[simd.splat_f32s(0.0); 2]; C];
+    let mut others = sums;
+    for (index, block) in row.iter().enumerate() {
+        block_times::<S, F, C>(simd, block, &blocks, index, &mut sums);
+        std::mem::swap(&mut sums, &mut others);
     }
     let mut result = [[0.0; 1]; C];
     for j in 0..C {
-        let sum = simd.add_f32s(simd.add_f32s(even[j][0], even[j][1]), simd.add_f32s(odd[j][0], odd[j][1]));
+        let sum = simd.add_f32s(simd.add_f32s(sums[j][0], sums[j][1]), simd.add_f32s(others[j][0], others[j][1]));
         result[j][0] = simd.reduce_sum_f32s(sum);
     }
     result

@@ -1,6 +1,10 @@
 //! Elements as f32: reading and writing runs of any float type, i32 and quantised blocks.
+//!
+//! Runs of f32 are used where they lie. Others are converted by functions of their own, which are compiled once, for all vector
+//! units, and not as part of each of the hundred kernels.
 
 use super::kernel::KernelInput;
+use super::rows::vectorised;
 use crate::blocks;
 use crate::tensor::{DataType, Tensor};
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
@@ -27,31 +31,40 @@ pub fn narrow(value: f32) -> u16 {
 
 /// Reads `target.len()` elements without gaps. Returns false when the type is neither plain nor quantised, or the blocks are not
 /// whole.
-#[inline(always)]
+#[inline(never)]
 pub fn load(dtype: DataType, source: &[u8], target: &mut [f32]) -> bool {
     match dtype {
-        DataType::F32 => {
-            for (t, s) in target.iter_mut().zip(source.as_chunks::<4>().0) {
-                *t = f32::from_le_bytes(*s);
-            }
-        }
-        DataType::BF16 => {
-            for (t, s) in target.iter_mut().zip(source.as_chunks::<2>().0) {
-                *t = widen(u16::from_le_bytes(*s));
-            }
-        }
+        DataType::F32 => convert(source, target, f32::from_le_bytes),
+        DataType::BF16 => convert(
+            source,
+            target,
+            #[inline(always)]
+            |bytes| widen(u16::from_le_bytes(bytes)),
+        ),
         DataType::F16 => load_f16(source, target),
-        DataType::I32 => {
-            for (t, s) in target.iter_mut().zip(source.as_chunks::<4>().0) {
-                *t = i32::from_le_bytes(*s) as f32;
-            }
-        }
+        DataType::I32 => convert(
+            source,
+            target,
+            #[inline(always)]
+            |bytes| i32::from_le_bytes(bytes) as f32,
+        ),
         _ => {
             let bytes = dtype.row_bytes(target.len());
             return source.len() >= bytes && blocks::decode(dtype, &source[..bytes], target);
         }
     }
     true
+}
+
+fn convert<const N: usize>(source: &[u8], target: &mut [f32], value: impl Fn([u8; N]) -> f32) {
+    vectorised(
+        #[inline(always)]
+        || {
+            for (t, s) in target.iter_mut().zip(source.as_chunks::<N>().0) {
+                *t = value(*s);
+            }
+        },
+    );
 }
 
 /// f16 elements, at any alignment.
@@ -69,31 +82,40 @@ pub fn load_f16(source: &[u8], target: &mut [f32]) {
 
 /// Writes elements without gaps; i32 truncates as a C cast does. Returns false when the type is neither plain nor one that
 /// [`blocks::can_encode`] knows, or the blocks are not whole.
-#[inline(always)]
+#[inline(never)]
 pub fn store(dtype: DataType, source: &[f32], target: &mut [u8]) -> bool {
     match dtype {
-        DataType::F32 => {
-            for (t, s) in target.as_chunks_mut::<4>().0.iter_mut().zip(source) {
-                *t = s.to_le_bytes();
-            }
-        }
-        DataType::BF16 => {
-            for (t, s) in target.as_chunks_mut::<2>().0.iter_mut().zip(source) {
-                *t = narrow(*s).to_le_bytes();
-            }
-        }
+        DataType::F32 => convert_back(source, target, f32::to_le_bytes),
+        DataType::BF16 => convert_back(
+            source,
+            target,
+            #[inline(always)]
+            |value| narrow(value).to_le_bytes(),
+        ),
         DataType::F16 => store_f16(source, target),
-        DataType::I32 => {
-            for (t, s) in target.as_chunks_mut::<4>().0.iter_mut().zip(source) {
-                *t = (*s as i32).to_le_bytes();
-            }
-        }
+        DataType::I32 => convert_back(
+            source,
+            target,
+            #[inline(always)]
+            |value| (value as i32).to_le_bytes(),
+        ),
         _ => {
             let bytes = dtype.row_bytes(source.len());
             return target.len() >= bytes && blocks::encode(dtype, source, &mut target[..bytes]);
         }
     }
     true
+}
+
+fn convert_back<const N: usize>(source: &[f32], target: &mut [u8], bytes: impl Fn(f32) -> [u8; N]) {
+    vectorised(
+        #[inline(always)]
+        || {
+            for (t, s) in target.as_chunks_mut::<N>().0.iter_mut().zip(source) {
+                *t = bytes(*s);
+            }
+        },
+    );
 }
 
 fn store_f16(source: &[f32], target: &mut [u8]) {
@@ -120,7 +142,6 @@ pub fn load_one(dtype: DataType, source: &[u8]) -> f32 {
 }
 
 /// A row of `tensor` that starts at `source`, as [`load`]: rows of plain types may have gaps.
-#[inline(always)]
 pub fn load_row(tensor: &Tensor, source: &[u8], target: &mut [f32]) -> bool {
     let (dtype, stride) = (tensor.dtype, tensor.nb[0]);
     if dtype.is_quantised() || target.len() == 1 || stride == dtype.block_bytes() {
@@ -143,26 +164,31 @@ pub fn read<'a>(
     length: usize,
     scratch: &'a mut Vec<f32>,
 ) -> &'a [f32] {
-    let size = tensor.dtype.block_bytes();
     if length == 0 {
         return &[];
     }
+    if tensor.dtype == DataType::F32
+        && (tensor.nb[0] == 4 || tensor.ne[0] == 1)
+        && let Ok(values) = bytemuck::try_cast_slice(&bytes[offset + start * 4..][..length * 4])
+    {
+        return values;
+    }
+    read_converted(tensor, bytes, [offset, start], length, scratch);
+    scratch
+}
+
+/// What [`read`] does with elements that are not borrowed.
+#[inline(never)]
+fn read_converted(tensor: &Tensor, bytes: &[u8], [offset, start]: [usize; 2], length: usize, scratch: &mut Vec<f32>) {
+    let size = tensor.dtype.block_bytes();
     if tensor.nb[0] != size && tensor.ne[0] > 1 {
         let first = offset + start * tensor.nb[0];
         scratch.clear();
         scratch.extend((0..length).map(|i| load_one(tensor.dtype, &bytes[first + i * tensor.nb[0]..])));
-        return scratch;
+    } else {
+        scratch.resize(length, 0.0);
+        load(tensor.dtype, &bytes[offset + start * size..][..length * size], scratch);
     }
-    let first = offset + start * size;
-    let source = &bytes[first..first + length * size];
-    if tensor.dtype == DataType::F32
-        && let Ok(values) = bytemuck::try_cast_slice(source)
-    {
-        return values;
-    }
-    scratch.resize(length, 0.0);
-    load(tensor.dtype, source, scratch);
-    scratch
 }
 
 /// As [`read`] for a whole row of an argument, with the offset of the row.
@@ -180,14 +206,18 @@ pub fn read_row<'a>(
 /// `scratch` otherwise. What `fill` finds in the slice is arbitrary.
 #[inline(always)]
 pub fn write(dtype: DataType, target: &mut [u8], scratch: &mut Vec<f32>, fill: impl FnOnce(&mut [f32])) {
-    if dtype == DataType::F32
-        && let Ok(values) = bytemuck::try_cast_slice_mut(target)
-    {
-        return fill(values);
+    let length = target.len() / dtype.block_bytes();
+    let in_place = dtype == DataType::F32 && bytemuck::try_cast_slice_mut::<_, f32>(target).is_ok();
+    // One call of `fill` for both ways: it is a kernel's loop, which is compiled where it is called.
+    fill(if in_place {
+        bytemuck::cast_slice_mut(target)
+    } else {
+        scratch.resize(length, 0.0);
+        scratch.as_mut_slice()
+    });
+    if !in_place {
+        store(dtype, scratch, target);
     }
-    scratch.resize(target.len() / dtype.block_bytes(), 0.0);
-    fill(scratch);
-    store(dtype, scratch, target);
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::element::{read, read_row, write};
 use super::kernel::{KernelInput, arguments, kernel};
-use super::rows::{Row, Scratch, for_each_piece, for_each_row};
+use super::rows::{Row, Scratch, for_each_piece, for_each_row, vectorised};
 use crate::node::Node;
 use crate::tensor::Tensor;
 use aie_hal::{HostFunction, HostFunctionError};
@@ -61,13 +61,35 @@ pub fn combine_runs<T: Copy>(z: &mut [T], x: &[T], y: &[T], start: usize, functi
 /// is the work per element.
 pub fn map_pieces<const N: usize, F>(
     node: &Node,
-    mut sources: [(KernelInput, usize); N],
+    sources: [(KernelInput, usize); N],
     cost: usize,
     function: F,
 ) -> Arc<dyn HostFunction>
 where
     F: Fn(usize, [&[f32]; N], &mut [f32]) + Send + Sync + 'static,
 {
+    pieces(
+        node,
+        sources,
+        cost,
+        Box::new(move |start, sources, y| {
+            vectorised(
+                #[inline(always)]
+                || function(start, sources, y),
+            );
+        }),
+    )
+}
+
+type PieceFunction<const N: usize> = dyn Fn(usize, [&[f32]; N], &mut [f32]) + Send + Sync;
+
+/// [`map_pieces`], compiled once for all functions: only their loops are compiled for each of them and each vector unit.
+fn pieces<const N: usize>(
+    node: &Node,
+    mut sources: [(KernelInput, usize); N],
+    cost: usize,
+    function: Box<PieceFunction<N>>,
+) -> Arc<dyn HostFunction> {
     let mut out = node.output;
     as_one_row(&mut sources.iter_mut().map(|(source, _)| &mut source.tensor).chain([&mut out]).collect::<Vec<_>>());
     kernel(node, None, move |inputs, output| {

@@ -6,7 +6,6 @@
 use super::block_dot::{BlockProducts, MANY_COLUMNS_OF_BLOCKS};
 use super::dot::{COLUMNS, Element, Products, ROWS};
 use super::element::{load_row, read};
-use super::rows::vectorised;
 use crate::blocks;
 use crate::tensor::{DataType, Tensor};
 use aie_hal::HostFunctionError;
@@ -48,7 +47,7 @@ impl<'a> WeightRows<'a> {
         if dtype.is_quantised() && columns.len() < MANY_COLUMNS_OF_BLOCKS {
             let size = dtype.row_bytes(length);
             let rows: Vec<&[u8]> = (0..self.count).map(|row| &self.row(row)[..size]).collect();
-            if blocks::visit(dtype, BlockProducts { rows: &rows, columns, out: &mut *out }).is_some() {
+            if blocks::visit(dtype, BlockProducts { rows: &rows, columns, out: &mut *out }) == Some(true) {
                 return Ok(());
             }
         }
@@ -86,11 +85,7 @@ impl<'a> WeightRows<'a> {
     }
 
     fn convert(&self, row: usize, target: &mut [f32]) -> Result<(), HostFunctionError> {
-        let loaded = vectorised(
-            #[inline(always)]
-            || load_row(self.tensor, self.row(row), target),
-        );
-        if loaded {
+        if load_row(self.tensor, self.row(row), target) {
             return Ok(());
         }
         let reason = format!("a row of {} elements of {} has no whole blocks", target.len(), self.tensor.dtype);

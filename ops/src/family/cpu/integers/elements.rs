@@ -3,7 +3,7 @@
 use super::{Whole, read, write};
 use crate::family::cpu::kernel::{arguments, kernel};
 use crate::family::cpu::map::{as_one_row, combine_runs};
-use crate::family::cpu::rows::for_each_piece;
+use crate::family::cpu::rows::{for_each_piece, vectorised};
 use crate::node::Node;
 use crate::tensor::DataType;
 use aie_hal::HostFunction;
@@ -67,6 +67,25 @@ pub fn combine(node: &Node, function: OfTwo) -> Arc<dyn HostFunction> {
 }
 
 fn map_with<W: Whole>(node: &Node, function: impl Fn(W) -> W + Copy + Send + Sync + 'static) -> Arc<dyn HostFunction> {
+    map_all::<W>(
+        node,
+        Box::new(move |y, x| {
+            vectorised(
+                #[inline(always)]
+                || {
+                    for (y, x) in y.iter_mut().zip(x) {
+                        *y = function(*x);
+                    }
+                },
+            );
+        }),
+    )
+}
+
+type MapFunction<W> = dyn Fn(&mut [W], &[W]) + Send + Sync;
+
+/// Compiled once for all functions of a type.
+fn map_all<W: Whole>(node: &Node, function: Box<MapFunction<W>>) -> Arc<dyn HostFunction> {
     let ([mut a], mut out) = (arguments(node), node.output);
     as_one_row(&mut [&mut a.tensor, &mut out]);
     kernel(node, None, move |inputs, output| {
@@ -82,11 +101,7 @@ fn map_with<W: Whole>(node: &Node, function: impl Fn(W) -> W + Copy + Send + Syn
                     target,
                     &mut scratch.out,
                     #[inline(always)]
-                    |y: &mut [W]| {
-                        for (y, x) in y.iter_mut().zip(x) {
-                            *y = function(*x);
-                        }
-                    },
+                    |y: &mut [W]| function(y, x),
                 );
                 Ok(())
             },
@@ -98,6 +113,21 @@ fn combine_with<W: Whole>(
     node: &Node,
     function: impl Fn(W, W) -> W + Copy + Send + Sync + 'static,
 ) -> Arc<dyn HostFunction> {
+    combine_all::<W>(
+        node,
+        Box::new(move |z, x, y, start| {
+            vectorised(
+                #[inline(always)]
+                || combine_runs(z, x, y, start, function),
+            );
+        }),
+    )
+}
+
+type CombineFunction<W> = dyn Fn(&mut [W], &[W], &[W], usize) + Send + Sync;
+
+/// As [`map_all`].
+fn combine_all<W: Whole>(node: &Node, function: Box<CombineFunction<W>>) -> Arc<dyn HostFunction> {
     let ([mut a, mut b], mut out) = (arguments(node), node.output);
     as_one_row(&mut [&mut a.tensor, &mut b.tensor, &mut out]);
     kernel(node, None, move |inputs, output| {
@@ -118,7 +148,7 @@ fn combine_with<W: Whole>(
                     target,
                     &mut scratch.out,
                     #[inline(always)]
-                    |z| combine_runs(z, x, y, start - run[0], function),
+                    |z: &mut [W]| function(z, x, y, start - run[0]),
                 );
                 Ok(())
             },
