@@ -204,7 +204,7 @@ mod tests {
 
         let cleared = clear(&path).unwrap();
         assert_eq!((cleared.items, &cleared.failed), (5, &vec![]));
-        assert!(cleared.bytes > 5000, "{cleared:?}");
+        assert!(cleared.bytes > 4900, "{cleared:?}");
         assert_eq!(cleared.kept.len(), 5);
         let expected =
             ["aie2p", "aie2p/config.json", "aie2p/more", "aie2p/notes.txt", "aie2p/other.pdi", "aie4", "empty"];

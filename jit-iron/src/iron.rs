@@ -75,7 +75,7 @@ impl IronPlaces {
         let arguments = [worker.into_os_string(), "--kernels-dir".into(), kernels.clone().into_os_string()];
         let command = WorkerCommand { sweep_after_each: true, ..WorkerCommand::new(python, arguments) };
         // A design may use any other file there, so all of them count.
-        let builder = WorkerCompiler::new("iron", command, digest);
+        let builder = WorkerCompiler::new("iron", command, digest).designs(&kernels);
         Ok(builder.requirement(move || has_designs(&kernels)))
     }
 }

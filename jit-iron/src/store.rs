@@ -38,6 +38,8 @@ pub(crate) type Answer = Result<Supplied, StoreError>;
 #[derive(Debug, Default)]
 struct Entry {
     answer: OnceLock<Answer>,
+    /// Whether a compiler takes the node, where that was asked before there was an answer.
+    expected: OnceLock<bool>,
     /// Whether it is being looked for in the background.
     requested: AtomicBool,
 }
@@ -220,14 +222,16 @@ impl KernelStore {
     }
 
     /// Whether [`KernelStore::get`] gives a kernel, now or soon, as far as that is known without waiting for a compiler. When
-    /// compiling is eager, what the rules of the array allow is expected to compile. In the background policy, asking has a
-    /// kernel compiled.
+    /// compiling is eager, that is what a compiler takes ([`KernelCompiler::takes`]). In the background policy, asking has a kernel
+    /// compiled.
     pub fn expects(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> bool {
         let sources = &self.shared.sources;
         if sources.policy != JitPolicy::Eager || sources.compilers.is_empty() {
             return self.get(op, node, arch).is_ok();
         }
-        self.entry(node, arch).answer.get().map_or_else(|| op.plan(node, arch).is_ok(), Result::is_ok)
+        let entry = self.entry(node, arch);
+        let takes = || sources.compilers.iter().any(|compiler| compiler.takes(op, node, arch).is_ok());
+        entry.answer.get().map_or_else(|| *entry.expected.get_or_init(takes), Result::is_ok)
     }
 
     /// How many kernels have been compiled in the background, or could not be. What was planned without them can be planned

@@ -361,10 +361,10 @@ fn writing_wrong_files(#[case] script: &str, #[case] text: &str) {
 /// A kernel with four arguments.
 fn attention() -> KernelArtifact {
     let tensor = |ne| Some(Tensor::contiguous(DataType::F32, ne));
-    let mut sources = vec![tensor([64, 8, 1, 1]); 3];
-    let output = sources[0].take().unwrap();
-    sources[0] = Some(output);
-    let node = Node::new("FLASH_ATTN_EXT", OpParams([1.0f32.to_bits().cast_signed(); 16]), output, sources);
+    let sources = vec![tensor([64, 8, 1, 1]); 3];
+    let output = Tensor::contiguous(DataType::F32, [64, 1, 8, 1]);
+    let scale = OpParams(std::array::from_fn(|word| if word == 0 { 1.0f32.to_bits().cast_signed() } else { 0 }));
+    let node = Node::new("FLASH_ATTN_EXT", scale, output, sources);
     ReferenceCompiler.compile(table::lookup("FLASH_ATTN_EXT").unwrap(), &node, &arch()).unwrap()
 }
 

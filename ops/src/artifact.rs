@@ -9,7 +9,6 @@ mod executor;
 
 pub use executor::ReferenceExecutor;
 
-use crate::design::Design;
 use crate::name::kernel_name;
 use crate::node::Node;
 use crate::operation::{Operation, Unsupported};
@@ -24,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use std::error::Error;
 
 /// Version of [`Description`]. Readers accept this one only.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// The first device generation whose shim DMA has bursts of 512 bytes (aie2p); before it 256 is the largest.
 const FIRST_WITH_LONG_BURSTS: u8 = 4;
@@ -37,19 +36,17 @@ pub struct Description {
     pub version: u32,
     /// Kernel name.
     pub kernel: String,
-    /// Generation the design is for.
+    /// Generation it is for.
     pub arch: String,
     /// The normalised node.
     pub node: Node,
-    /// Its plan for the array.
-    pub design: Design,
 }
 
 /// A reference artifact cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The node has no design on this generation.
+    /// The operation does not take the node.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
     /// An argument is larger than a buffer descriptor can say.
@@ -91,12 +88,12 @@ pub enum DescriptionError {
 /// Makes the reference artifact of a normalised node for one generation.
 ///
 /// # Errors
-/// [`BuildError::Unsupported`] when the node has no design on `arch`; the others when it exceeds a file format.
+/// [`BuildError::Unsupported`] when the operation does not take the node; the others when it exceeds a file format.
 pub fn reference_artifact(op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, BuildError> {
-    let design = op.plan(node, arch)?;
+    op.check(node)?;
     let kernel = kernel_name(op, node);
-    let instructions = instructions(&kernel, node, &design, arch)?;
-    let description = Description { version: VERSION, kernel, arch: arch.name.clone(), node: node.clone(), design };
+    let instructions = instructions(&kernel, node, arch)?;
+    let description = Description { version: VERSION, kernel, arch: arch.name.clone(), node: node.clone() };
     let pdi = reference::wrap(&serde_json::to_vec(&description).map_err(format_error)?).map_err(format_error)?;
     KernelArtifact::new(description.kernel, arch.name.as_str(), arch.dev_gen, pdi, instructions).map_err(format_error)
 }
@@ -106,7 +103,7 @@ fn format_error(error: impl Error + Send + Sync + 'static) -> BuildError {
 }
 
 /// Moves every source in and the outputs out, each with one buffer descriptor, and waits for the outputs.
-fn instructions(kernel: &str, node: &Node, design: &Design, arch: &Arch) -> Result<Vec<u8>, BuildError> {
+fn instructions(kernel: &str, node: &Node, arch: &Arch) -> Result<Vec<u8>, BuildError> {
     let small = |value: usize| u8::try_from(value).unwrap_or(u8::MAX);
     let mut writer = InstructionWriter::new(Header {
         generation: arch.dev_gen,
@@ -115,7 +112,7 @@ fn instructions(kernel: &str, node: &Node, design: &Design, arch: &Arch) -> Resu
         mem_tile_rows: small(arch.array.mem_rows),
     });
     let burst = if arch.dev_gen >= FIRST_WITH_LONG_BURSTS { 3 } else { 2 };
-    let columns = design.columns.max(1);
+    let columns = arch.array.columns.max(1);
     let inputs = node.inputs().count();
     let mut next_descriptor = vec![0u8; columns];
     let mut outputs = Vec::new();
@@ -197,7 +194,7 @@ fn check(description: &Description, artifact: &KernelArtifact) -> Result<(), Box
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::design::tests::arch;
+    use crate::family::testing::arch;
     use crate::node::OpParams;
     use crate::tensor::DataType::{BF16, F32, I32};
     use crate::tensor::Tensor;
@@ -248,8 +245,7 @@ mod tests {
             ],
         );
         let arch = arch("aie2p");
-        let design = crate::design::rowwise(node.output.rows(), &arch);
-        let bytes = instructions("rope", &node, &design, &arch).unwrap();
+        let bytes = instructions("rope", &node, &arch).unwrap();
         let stream = InstructionStream::parse(&bytes).unwrap();
         let (mut patches, mut queues, mut waits) = (vec![], vec![], 0);
         for operation in stream.operations() {
@@ -271,7 +267,6 @@ mod tests {
         let description = read_description(&artifact(&node, "aie2")).unwrap();
         assert_eq!(description.node, node);
         assert_eq!(description.kernel, "add-576f32-576f32-576f32");
-        assert_eq!(description.design, table::lookup("ADD").unwrap().design(&node, &arch("aie2")).unwrap());
     }
 
     #[test]
@@ -302,7 +297,7 @@ mod tests {
 
     #[rstest]
     #[case::not_json(|_: &mut Description| (), "line 1", true)]
-    #[case::version(|d: &mut Description| d.version = 7, "expected version 2, found 7", false)]
+    #[case::version(|d: &mut Description| d.version = 7, "expected version 3, found 7", false)]
     #[case::generation(|d: &mut Description| d.arch = "aie2".into(), "expected generation aie2p, found aie2", false)]
     #[case::operation(|d: &mut Description| d.node.op = "FLY".into(), "operation FLY is not in the table", false)]
     #[case::arguments(|d: &mut Description| d.node.sources.push(d.node.sources[0]), "expected arguments 3, found 4", false)]
@@ -328,8 +323,7 @@ mod tests {
     fn arguments_beyond_a_descriptor_are_rejected() {
         let mut node = sum(576);
         node.output.ne[0] = 1 << 33;
-        let design = table::lookup("ADD").unwrap().design(&sum(576), &arch("aie2p")).unwrap();
-        let error = instructions("add", &node, &design, &arch("aie2p")).unwrap_err();
+        let error = instructions("add", &node, &arch("aie2p")).unwrap_err();
         assert!(matches!(error, BuildError::TooLarge { bytes, .. } if bytes == 1 << 35), "{error}");
     }
 }

@@ -99,6 +99,14 @@ pub trait KernelCompiler: Send + Sync + Debug {
     fn admits(&self, _node: &Node, _arch: &Arch) -> Result<(), String> {
         Ok(())
     }
+    /// Whether it makes the kernel of a normalised node, as far as that is known at once: what a device claims depends on it. A
+    /// compiler that is immediate tries.
+    ///
+    /// # Errors
+    /// As [`KernelCompiler::compile`].
+    fn takes(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<(), CompileError> {
+        if self.is_immediate() { self.compile(op, node, arch).map(drop) } else { Ok(()) }
+    }
     /// Makes the artifact of a normalised node.
     ///
     /// # Errors
@@ -144,6 +152,11 @@ impl KernelCompiler for ReferenceCompiler {
         crate::SOURCE_DIGEST.into()
     }
 
+    /// What the operation takes.
+    fn takes(&self, op: &dyn Operation, node: &Node, _arch: &Arch) -> Result<(), CompileError> {
+        Ok(op.check(node)?)
+    }
+
     fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
         reference_artifact(op, node, arch).map_err(|error| match error {
             BuildError::Unsupported(reason) => reason.into(),
@@ -168,5 +181,22 @@ mod tests {
         assert_eq!(read_description(&artifact).unwrap().node, node);
         assert_eq!((ReferenceCompiler.name(), artifact.arch()), ("reference", "aie2"));
         assert!(ReferenceCompiler.identity().starts_with("reference "));
+    }
+
+    #[test]
+    fn the_reference_compiler_takes_what_it_makes() {
+        let arch = ArchRegistry::builtin().get("aie2p").unwrap();
+        let op = table::lookup("MUL_MAT").unwrap();
+        let of = |dtype| {
+            let [a, b] = [[64, 32, 1, 1], [64, 8, 1, 1]].map(|ne| Some(Tensor::contiguous(dtype, ne)));
+            let output = Tensor::contiguous(DataType::F32, [32, 8, 1, 1]);
+            Node::new("MUL_MAT", OpParams::default(), output, vec![a, b])
+        };
+        for (node, taken) in [(of(DataType::F32), true), (of(DataType::I64), false)] {
+            let made = ReferenceCompiler.compile(op, &node, &arch).map(drop);
+            assert_eq!(ReferenceCompiler.takes(op, &node, &arch), made);
+            assert_eq!(made.is_ok(), taken);
+            assert!(taken || matches!(made, Err(CompileError::Unsupported(_))));
+        }
     }
 }

@@ -126,7 +126,7 @@ impl Operand {
 mod tests {
     use super::*;
     use crate::artifact::reference_artifact;
-    use crate::design::tests::arch;
+    use crate::family::testing::arch;
     use crate::node::OpParams;
     use crate::normalise::{F16Policy, normalise};
     use crate::operation::Placement;

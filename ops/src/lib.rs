@@ -1,13 +1,13 @@
 //! The operations of the NPU, defined once.
 //!
-//! An [`Operation`] states its names, its rules for shapes and types, how its tensors are normalised, its kernel name, its
-//! design for the array, and a reference kernel. Everything else asks the [`table`]: the ggml bridge what it may claim, the
-//! kernel store what to compile, the simulated device what an artifact computes. Adding an operation is one entry
+//! An [`Operation`] states its names, its rules for shapes and types, how its tensors are normalised, its kernel name, and a
+//! reference kernel. Everything else asks the [`table`]: the ggml bridge what it may claim, the kernel store what to compile,
+//! the simulated device what an artifact computes. How an operation is done on the array, and whether it can be, is up to the
+//! [compilers](compiler::KernelCompiler). Adding an operation is one entry
 //! in one family file and one line in the table.
 //!
 //! The way of a node: [`Node`] -> [`table::lookup`] -> [`Operation::check`] -> [`normalise`](normalise::normalise) ->
-//! [`kernel_name`](name::kernel_name) -> [`Operation::design`] -> [`KernelCompiler`](compiler::KernelCompiler), whose artifacts
-//! are code or, from the [`ReferenceCompiler`](compiler::ReferenceCompiler), a [description](artifact::reference_artifact).
+//! [`kernel_name`](name::kernel_name) -> [`KernelCompiler`](compiler::KernelCompiler), whose artifacts are code or, from the [`ReferenceCompiler`](compiler::ReferenceCompiler), a [description](artifact::reference_artifact).
 //!
 //! # Example
 //!
@@ -30,7 +30,6 @@
 pub mod artifact;
 pub mod blocks;
 pub mod compiler;
-pub mod design;
 pub mod family;
 pub mod fit;
 pub mod name;
@@ -45,7 +44,6 @@ pub mod work;
 pub const SOURCE_DIGEST: &str = env!("AIE_OPS_SOURCE_DIGEST");
 
 pub use artifact::ReferenceExecutor;
-pub use design::Design;
 pub use node::{Node, OpParams};
 pub use normalise::{F16Policy, Normalised};
 pub use operation::{Operation, Placement, Unsupported};

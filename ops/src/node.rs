@@ -101,14 +101,4 @@ pub enum Unsupported {
         /// What is wrong and what would do.
         reason: String,
     },
-    /// The array cannot hold the design.
-    #[error("{op} on {arch}: {reason}")]
-    Resources {
-        /// Operation.
-        op: &'static str,
-        /// Generation.
-        arch: String,
-        /// What is short.
-        reason: String,
-    },
 }

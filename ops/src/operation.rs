@@ -1,9 +1,8 @@
 //! What an operation has to state.
 
-use crate::design::{Design, rowwise, unreadable};
 use crate::node::{Node, OpParams};
 use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, HostFunction};
+use aie_hal::HostFunction;
 use std::fmt::{Debug, Formatter};
 use std::sync::Arc;
 
@@ -90,25 +89,6 @@ pub trait Operation: Sync + Send {
     /// The operations of ggml's graph that a fused one stands for, in order; empty for ggml's own.
     fn stands_for(&self) -> Vec<&'static str> {
         Vec::new()
-    }
-    /// Tiles, buffers and channels for a normalised node, checked against the generation's resources; by default the rows of the
-    /// result are distributed over the columns. Callers ask [`Operation::plan`].
-    ///
-    /// # Errors
-    /// [`Unsupported::Resources`].
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        Ok(rowwise(node.output.rows(), arch))
-    }
-    /// [`Operation::design`], for a node whose sources the array can read: one whose elements share memory
-    /// ([`Tensor::shares_memory`]) is read with its strides, which have to be whole words then.
-    ///
-    /// # Errors
-    /// [`Unsupported`], as [`Operation::design`].
-    fn plan(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        match unreadable(node) {
-            Some(reason) => Err(Unsupported::Resources { op: self.name(), arch: arch.name.clone(), reason }),
-            None => self.design(node, arch),
-        }
     }
     /// The CPU function that defines the result of `node`, original or normalised. Inputs are the node's present sources
     /// in order, each as the [`crate::Tensor::span_bytes`] of its tensor.

@@ -133,9 +133,6 @@ impl Reader<'_> {
         let node = check(op, &Node::new(op.name(), params?, output?, sources), self.rules.f16);
         let node = self.keep(node.map_err(|error| entry.problem(error.to_string())))?;
         let arch = arch?;
-        if let Err(error) = op.plan(&node, &arch) {
-            self.report(entry, format!("{error}; use smaller extents or another arch"));
-        }
         if self.problems.len() > before {
             return None;
         }

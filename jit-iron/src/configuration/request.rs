@@ -128,7 +128,6 @@ pub fn check_request(
         Err(RequestError::Host { .. }) if existed => {}
         checked => checked?,
     }
-    op.plan(node, arch)?;
     Ok(KernelRequest::new(place, op, node.clone(), Arc::clone(arch)))
 }
 

@@ -3,7 +3,9 @@ use crate::directory::DirectoryError;
 use crate::directory::tests::{arch, put, sum};
 use crate::double::Double;
 use crate::supply::Supplier;
+use crate::worker::{WorkerCommand, WorkerCompiler};
 use aie_ops::compiler::{CompileError, ReferenceCompiler};
+use aie_ops::{DataType, OpParams, Tensor, table};
 use rstest::rstest;
 use std::fs;
 use std::sync::Barrier;
@@ -404,4 +406,27 @@ fn answers_from_memory_are_cheap() {
     let each = start.elapsed() / rounds;
     println!("{each:?} for an answer from memory");
     assert!(each < Duration::from_micros(30), "{each:?}");
+}
+
+/// No worker is started: whether there is a design for the operation is enough.
+#[test]
+fn a_kernel_is_expected_where_a_compiler_takes_the_node() {
+    let designs = tempfile::tempdir().unwrap();
+    fs::write(designs.path().join("binary_ops.py"), "").unwrap();
+    let worker = || {
+        let command = WorkerCommand::new("no-such-program", [""; 0]);
+        Arc::new(WorkerCompiler::new("iron", command, "").designs(designs.path()))
+    };
+    let x = Tensor::contiguous(DataType::F32, [64, 1, 1, 1]);
+    let silu = Node::new("SILU", OpParams::default(), x, vec![Some(x)]);
+    let (add, sum) = sum(64);
+    let expects = |store: &KernelStore, op, node: &Node| store.expects(op, node, &arch("aie2"));
+    let op = table::lookup("SILU").unwrap();
+    let alone = KernelStore::builder().compiler(worker()).build().unwrap();
+    assert_eq!((expects(&alone, add, &sum), expects(&alone, op, &silu)), (true, false));
+    let both = KernelStore::builder().compiler(worker()).compiler(Arc::new(ReferenceCompiler)).build().unwrap();
+    assert!(expects(&both, op, &silu));
+    // An answer is better than an expectation.
+    assert!(alone.get(add, &sum, &arch("aie2")).is_err());
+    assert!(!expects(&alone, add, &sum));
 }

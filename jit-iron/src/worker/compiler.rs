@@ -26,6 +26,7 @@ pub struct WorkerCompiler {
     folder: String,
     sources: String,
     requirement: Option<Box<Requirement>>,
+    designs: Option<PathBuf>,
     pool: Pool,
 }
 
@@ -34,7 +35,7 @@ impl WorkerCompiler {
     /// ([`KernelCompiler::sources`]). Nothing is started yet.
     pub fn new(name: impl Into<String>, command: WorkerCommand, sources: impl Into<String>) -> Self {
         let pool = Pool::new(name.into(), command);
-        Self { folder: String::new(), sources: sources.into(), requirement: None, pool }
+        Self { folder: String::new(), sources: sources.into(), requirement: None, designs: None, pool }
     }
 
     /// The folder of its kernels in a cache ([`KernelCompiler::folder`]). Empty unless set.
@@ -77,6 +78,12 @@ impl WorkerCompiler {
         self
     }
 
+    /// The folder of the designs that it compiles. An operation without a file there is not [taken](KernelCompiler::takes).
+    pub fn designs(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.designs = Some(folder.into());
+        self
+    }
+
     /// Starts a worker, if none has been, so that a missing toolchain is known before there is anything to compile.
     ///
     /// # Errors
@@ -108,6 +115,18 @@ impl KernelCompiler for WorkerCompiler {
     fn available(&self) -> Result<(), CompileError> {
         self.requirement.as_ref().map_or(Ok(()), |requirement| requirement())?;
         self.start()
+    }
+
+    /// An operation that there is a design for, where it is known where designs are.
+    fn takes(&self, op: &dyn Operation, _node: &Node, _arch: &Arch) -> Result<(), CompileError> {
+        let file = KernelSource::of(op).file;
+        match &self.designs {
+            Some(folder) if !folder.join(&file).is_file() => {
+                let folder = folder.display();
+                Err(CompileError::Unsupported(format!("{}: there is no design {file} in {folder}", op.name())))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// See the trait. A worker that exceeds a limit or crashes has failed to compile the kernel; one that cannot be started, is

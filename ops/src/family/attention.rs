@@ -96,10 +96,6 @@ impl Operation for FlashAttention {
         vec![Node::new(NAME, OpParams::default(), output, vec![Some(q), Some(cache), Some(cache), Some(mask)])]
     }
 
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        attention(NAME, node, arch)
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let [q, k, v] = arguments(node);
         let [mask, sinks] = [3, 4].map(|slot| KernelInput::of(node, slot));

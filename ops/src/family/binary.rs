@@ -80,10 +80,6 @@ impl Operation for Binary {
         if default.is_quantised() { DataType::F32 } else { default }
     }
 
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        elementwise(self.name, node, arch)
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let dtype = source(self.name, node, 0)?.dtype;
         Ok(match self.whole {

@@ -60,13 +60,6 @@ impl Operation for Concat {
         vec![Node::new(NAME, params, tensor(12), vec![Some(tensor(8)), Some(tensor(4))])]
     }
 
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        let plan = Movement { parts: 2, passes: 1 };
-        let Some([a, b, out]) = folded(node) else { return movement(NAME, node, arch, plan) };
-        let folded = Node::new(NAME, node.params, out, vec![Some(a), Some(b)]);
-        movement(NAME, &folded, arch, plan)
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let [first, second] = arguments(node);
         let (Some([a, b, out]), Some(along)) = (folded(node), dimension(node)) else {
@@ -211,8 +204,5 @@ mod tests {
         };
         assert_eq!(find(NAME).placement(&node(4)), Placement::Array);
         assert_eq!(find(NAME).placement(&node(3)), Placement::Host(NOT_WORDS));
-        let arch = crate::design::tests::arch("aie2p");
-        assert!(find(NAME).design(&node(4), &arch).is_ok());
-        assert!(find(NAME).design(&node(3), &arch).is_err());
     }
 }

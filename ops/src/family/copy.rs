@@ -82,10 +82,6 @@ impl Operation for Copy {
         (self.sources == 2).then_some(1)
     }
 
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        elementwise(self.name, node, arch)
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let from = source(self.name, node, 0)?;
         let plan = Plan::new(self.name, from, &node.output)?;

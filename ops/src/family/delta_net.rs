@@ -52,23 +52,6 @@ impl Operation for GatedDeltaNet {
         vec![node(1), node(32)]
     }
 
-    /// Rows of the state stay in the cores over all tokens. Query, key, gate and beta of a token reach all cores of a head, a
-    /// value only the core that keeps its row.
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        let [_, _, v, gate, _, _] = sources(NAME, node)?;
-        let [size, heads, _, sequences] = v.ne;
-        let recurrence = Recurrence {
-            units: heads * sequences,
-            rows: size,
-            row_bytes: size * 4,
-            resident_bytes: 0,
-            shared_bytes: (2 * size + gate.ne[0] + 1) * 4,
-            input_bytes: 4,
-            output_bytes: 4,
-        };
-        recurrent(NAME, &recurrence, arch)
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let [q, k, v, gate, beta, state] = sources(NAME, node)?.map(|tensor| *tensor);
         let rule = DeltaRule { q, k, v, gate, beta, state };

@@ -31,11 +31,6 @@ impl Operation for Diag {
         vec![Node::new(NAME, OpParams::default(), tensor(512), vec![Some(tensor(1))])]
     }
 
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        // Zeros all over, then a row with the stride of the diagonal.
-        movement(NAME, node, arch, Movement { parts: 2, passes: 1 })
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         Ok(map_rows(
             node,

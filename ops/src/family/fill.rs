@@ -38,12 +38,6 @@ impl Operation for Fill {
         node.output.dtype
     }
 
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        // The source is never read, so no stream is needed for it.
-        let sourceless = Node::new(FILL, node.params, node.output, vec![]);
-        elementwise(FILL, &sourceless, arch)
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let (out, value) = (node.output, node.params.float(0));
         let size = out.dtype.block_bytes();
@@ -89,10 +83,6 @@ impl Operation for Arange {
             [0.0_f32, 512.0, 1.0].get(word).map_or(0, |x| x.to_bits().cast_signed())
         }));
         vec![Node::new(ARANGE, params, Tensor::contiguous(dtype, [512, 1, 1, 1]), vec![])]
-    }
-
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        elementwise(ARANGE, node, arch)
     }
 
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {

@@ -214,23 +214,6 @@ impl Operation for Fused {
         }
     }
 
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        match self.form {
-            Form::NormMul { .. } => Ok(rowwise(node.output.rows(), arch)),
-            Form::MulMatAdd => matmul_with(self.name, node, arch, Operands { right: 1, weights: 1, results: 2 }),
-            // One after the other on the same tiles: the plan of one product with the rows of all three. Sines and cosines
-            // of the positions come behind the right operand and are as large as a result's tile at most.
-            Form::Projections => {
-                let mut all = node.clone();
-                let x = source(self.name, node, 3)?;
-                let rows = node.sources[..3].iter().flatten().map(|weights| weights.ne[1]).sum();
-                all.output = Tensor::contiguous(DataType::F32, [rows, x.ne[1], x.ne[2], x.ne[3]]);
-                matmul_with(self.name, &all, arch, Operands { right: 3, weights: 1, results: 2 })
-            }
-            Form::MulMatGlu { .. } => matmul_with(self.name, node, arch, Operands { right: 2, weights: 2, results: 2 }),
-        }
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let steps = self.parts(node)?.into_iter().map(|part| {
             let kernel = self.operation(&part)?.reference(&part.node)?;
@@ -275,7 +258,7 @@ impl Step {
 mod tests {
     use super::super::testing::*;
     use super::*;
-    use crate::design::tests::arch;
+    use crate::artifact::reference_artifact;
 
     const F32: DataType = DataType::F32;
 
@@ -378,7 +361,7 @@ mod tests {
 
     /// Sizes of a small and a large language model, one and many tokens.
     #[rstest]
-    fn fused_nodes_fit_the_array(
+    fn fused_nodes_are_made(
         #[values("aie2", "aie2p")] generation: &str,
         #[values([576, 1536], [4096, 14336])] sizes: [usize; 2],
         #[values(1, 128)] tokens: usize,
@@ -388,8 +371,7 @@ mod tests {
         let check = |op: &str, output: [usize; 2], sources: Vec<Option<Tensor>>| {
             let output = Tensor::contiguous(F32, [output[0], output[1], 1, 1]);
             let node = Node::new(op, OpParams::default(), output, sources);
-            find(op).check(&node).unwrap();
-            find(op).design(&node, &arch).unwrap();
+            reference_artifact(find(op), &node, &arch).unwrap();
         };
         let x = tensor(F32, width, tokens);
         check("RMS_NORM_MUL", [width, tokens], vec![x, tensor(F32, width, 1)]);
@@ -402,8 +384,7 @@ mod tests {
         let mut projections = Node::new("MUL_MAT_QKV_ROPE", params(&[(5, 10_000.0)]), heads, sources);
         projections.params.0[1] = 64;
         projections.further_outputs = vec![heads, Tensor::contiguous(F32, [width, tokens, 1, 1])];
-        find("MUL_MAT_QKV_ROPE").check(&projections).unwrap();
-        find("MUL_MAT_QKV_ROPE").design(&projections, &arch).unwrap();
+        reference_artifact(find("MUL_MAT_QKV_ROPE"), &projections, &arch).unwrap();
         let down = tensor(DataType::Q8_0, inner, width);
         check("MUL_MAT_ADD", [width, tokens], vec![down, tensor(F32, inner, tokens), x]);
     }

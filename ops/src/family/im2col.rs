@@ -125,11 +125,6 @@ impl Operation for Im2Col {
         nodes.to_vec()
     }
 
-    /// A row of positions at a time, with the rows of the image that lie under the kernel.
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        Ok(rowwise(node.output.rows(), arch))
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let [_, b] = arguments(node);
         let (out, geometry) = (node.output, Geometry::of(node)?);

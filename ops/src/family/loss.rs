@@ -33,12 +33,6 @@ impl Operation for CrossEntropyLoss {
         vec![Node::new(NAME, OpParams::default(), out, vec![Some(source); 2])]
     }
 
-    /// One pass is enough: with the maximum so far, the sum of exponentials relative to it, the sum of the wanted probabilities
-    /// and that of their products with the logits, a core can go through a row in tiles.
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        Ok(reduction(node.source(0).map_or(1, Tensor::rows), arch))
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let [logits, wanted] = arguments(node);
         let ne = logits.tensor.ne;

@@ -89,10 +89,6 @@ impl Operation for MulMatId {
         vec![Node::new(MUL_MAT_ID, OpParams::default(), output, vec![weights, x, ids])]
     }
 
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        selected_products(MUL_MAT_ID, node, arch)
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let [weights, x, ids] = arguments(node);
         let experts = Experts { weights: weights.tensor, x: x.tensor, ids: ids.tensor, out: node.output };
@@ -140,10 +136,6 @@ impl Operation for AddId {
         let rows = Some(Tensor::contiguous(dtype, [64, 8, 1, 1]));
         let ids = Some(Tensor::contiguous(DataType::I32, [2, 3, 1, 1]));
         vec![Node::new(ADD_ID, OpParams::default(), a, vec![Some(a), rows, ids])]
-    }
-
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        Ok(selected_rows(node, arch))
     }
 
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {

@@ -58,7 +58,7 @@ mod moving;
 mod prelude;
 mod rules;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 #[cfg(test)]
 mod whole_tests;

@@ -10,6 +10,17 @@ use crate::tensor::{DataType, Tensor};
 /// Why tensors whose rows are not whole words stay on the host.
 pub(super) const NOT_WORDS: &str = "shim DMAs move whole 32-bit words, and its rows or strides are not whole words";
 
+/// Whether shim DMAs, which move whole 32-bit words, can address all of `tensor`: its rows are whole words, and so are its strides.
+pub(super) fn whole_words(tensor: &Tensor) -> bool {
+    const WORD: usize = 4;
+    let row = if tensor.has_contiguous_rows() {
+        tensor.dtype.row_bytes(tensor.ne[0]).is_multiple_of(WORD)
+    } else {
+        tensor.dtype.block_bytes().is_multiple_of(WORD) && tensor.nb[0].is_multiple_of(WORD)
+    };
+    row && (1..4).all(|d| tensor.ne[d] <= 1 || tensor.nb[d].is_multiple_of(WORD))
+}
+
 /// `tensor` in units: itself, or for quantised types a tensor of bytes.
 pub(super) fn units(tensor: &Tensor) -> Tensor {
     if !tensor.dtype.is_quantised() {
@@ -115,5 +126,23 @@ mod tests {
         assert_eq!(units(&halves), halves);
         assert!(dense_blocks("CONCAT", "source 0", &blocks).is_ok());
         assert!(dense_blocks("CONCAT", "source 0", &Tensor { nb: [36, 72, 216, 432], ..blocks }).is_err());
+    }
+
+    fn strided(dtype: DataType, ne: [usize; 4], nb: [usize; 4]) -> Tensor {
+        Tensor { dtype, ne, nb }
+    }
+
+    #[rstest]
+    #[case::contiguous(Tensor::contiguous(DataType::F32, [1 << 20, 50, 2, 1]), true)]
+    #[case::rows_with_gaps(strided(DataType::F32, [64, 9, 5, 3], [4, 512, 8192, 65536]), true)]
+    #[case::transposed(strided(DataType::F32, [8, 2000, 1, 1], [8000, 4, 0, 0]), true)]
+    #[case::far_apart(strided(DataType::F32, [8, 10, 1, 1], [4, 8 << 20, 0, 0]), true)]
+    #[case::odd_halves(Tensor::contiguous(DataType::F16, [3, 2, 1, 1]), false)]
+    #[case::transposed_halves(strided(DataType::F16, [8, 8, 1, 1], [16, 2, 0, 0]), false)]
+    #[case::bytes(Tensor::contiguous(DataType::I8, [64, 3, 1, 1]), true)]
+    #[case::odd_blocks(Tensor::contiguous(DataType::Q4_0, [32, 2, 1, 1]), false)]
+    #[case::even_blocks(Tensor::contiguous(DataType::Q8_0, [64, 2, 1, 1]), true)]
+    fn dmas_move_whole_words(#[case] tensor: Tensor, #[case] expected: bool) {
+        assert_eq!(whole_words(&tensor), expected);
     }
 }

@@ -64,10 +64,6 @@ impl Operation for MulMat {
         original.map_or(default, |tensor| array_type(tensor.dtype, default))
     }
 
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        matmul(NAME, node, arch)
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let [a, b] = arguments(node);
         let out = node.output;

@@ -109,12 +109,6 @@ impl Operation for GroupNorm {
         vec![Node::new(GROUP_NORM, words([8]), tensor, vec![Some(tensor)])]
     }
 
-    /// A group lies in one piece and passes as a row does.
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        let [_, _, channels, batches] = node.output.ne;
-        Ok(rowwise(channels.div_ceil(channels_per_group(node)) * batches, arch))
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let [a] = arguments(node);
         let (out, eps, channels) = (node.output, f64::from(node.params.float(1)), channels_per_group(node));

@@ -53,11 +53,6 @@ impl Operation for OuterProduct {
         vec![Node::new(NAME, OpParams::default(), tensor(DataType::F32, [256, 8, 2, 1]), sources)]
     }
 
-    /// Rows of the result stay in a core while all rows of source 0 stream past, once for each row of the result.
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        Ok(rowwise(node.output.rows(), arch))
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let [a, b] = arguments(node);
         let out = node.output;

@@ -53,18 +53,6 @@ impl Operation for Pad {
         node.source(index).is_some_and(whole_words)
     }
 
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        let bordered = widths(node).iter().filter(|widths| **widths != [0, 0]).count() as u32;
-        // A border of zeros is written first, all over, and the tensor into it; on a torus each dimension has three parts.
-        let plan = if circular(node) {
-            let parts = 3_usize.pow(bordered);
-            Movement { parts, passes: parts }
-        } else {
-            Movement { parts: 2, passes: 1 }
-        };
-        movement(PAD, node, arch, plan)
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         Ok(moved(node, widths(node).map(|[before, _]| before as isize), circular(node)))
     }
@@ -253,17 +241,6 @@ mod tests {
         let widths = [[-5, 5], [0, 0], [0, 0], [0, 0]];
         let result = run(PAD, params(widths, false), padded(a.tensor.ne, widths), &[Some(&a)]).unwrap();
         assert_eq!(result.values(), [0.0; 3]);
-    }
-
-    #[test]
-    fn is_planned_without_cores() {
-        let a = f32s([512, 512, 1, 1]);
-        let widths = [[1, 1], [1, 1], [0, 0], [0, 0]];
-        for circular in [false, true] {
-            let node = node(PAD, params(widths, circular), padded(a.ne, widths), &[Some(a)]);
-            let design = find(PAD).design(&node, &crate::design::tests::arch("aie2")).unwrap();
-            assert_eq!(design.cores(), 0);
-        }
     }
 
     #[rstest]

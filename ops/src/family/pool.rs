@@ -92,11 +92,6 @@ impl Operation for Pool {
         vec![Node::new(self.name, params, out, vec![Some(Tensor::contiguous(dtype, [64, 32, 4, 1]))])]
     }
 
-    /// A row of windows at a time, with the rows that it covers.
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        Ok(rowwise(node.output.rows(), arch))
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let [a] = arguments(node);
         let (out, plane, mean) = (node.output, self.plane, node.params.int(0) == 1);

@@ -92,24 +92,6 @@ impl Operation for LinearAttention {
         vec![Node::new(self.name, params, output, sources)]
     }
 
-    /// State stays in the cores over all tokens. Where outputs are sums over rows, a core keeps columns instead, which are
-    /// independent in the same way; the buffer descriptors that bring the state transpose it.
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        let [size, heads, _, sequences] = self.shape(node)?;
-        let vectors = self.sources - 2;
-        let recurrence = Recurrence {
-            units: heads * sequences,
-            rows: size,
-            row_bytes: size * 4,
-            resident_bytes: if self.rule == Rule::Wkv6 { size * 4 } else { 0 },
-            // All sources of a token but the value, and the bonus, which stays.
-            shared_bytes: (vectors - usize::from(self.rule == Rule::Wkv6)) * size * 4,
-            input_bytes: 4,
-            output_bytes: 4,
-        };
-        recurrent(self.name, &recurrence, arch)
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let [size, heads, tokens, sequences] = self.shape(node)?;
         // Outputs of the newer form are dot products with rows of the state; in the others they are sums over all rows.
@@ -360,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn all_are_planned_for_the_array() {
-        assert_planned(OPERATIONS, &[DataType::F32]);
+    fn all_are_made() {
+        assert_made(OPERATIONS, &[DataType::F32]);
     }
 }

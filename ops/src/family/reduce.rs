@@ -101,13 +101,6 @@ impl Operation for Reduction {
         vec![Node::new(self.name, OpParams::default(), Tensor::contiguous(result, ne), sources)]
     }
 
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        Ok(match self.function {
-            Function::CumulativeSum => rowwise(node.output.rows(), arch),
-            _ => reduction(node.source(0).map_or(1, Tensor::rows), arch),
-        })
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let [a] = arguments(node);
         Ok(match self.function {

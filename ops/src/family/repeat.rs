@@ -8,9 +8,6 @@ pub static OPERATIONS: &[&dyn Operation] = &[&Repeat, &RepeatBack];
 const REPEAT: &str = "REPEAT";
 const REPEAT_BACK: &str = "REPEAT_BACK";
 
-/// How often a mem tile sends a piece again for one descriptor (the repeat count of a task has eight bits).
-const SENT_AGAIN: usize = 256;
-
 struct Repeat;
 
 impl Operation for Repeat {
@@ -37,11 +34,6 @@ impl Operation for Repeat {
 
     fn keeps_strides(&self, node: &Node, index: usize) -> bool {
         node.source(index).is_some_and(whole_words)
-    }
-
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        let parts = parts(source(REPEAT, node, 0)?, &node.output, arch);
-        movement(REPEAT, node, arch, Movement { parts, passes: parts })
     }
 
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
@@ -82,18 +74,6 @@ fn folded(a: &Tensor, out: &Tensor) -> (Tensor, Tensor) {
     (a, out)
 }
 
-/// How often the source is read.
-fn parts(a: &Tensor, out: &Tensor, arch: &Arch) -> usize {
-    let repeats: [usize; 4] = std::array::from_fn(|d| out.ne[d] / a.ne[d].max(1));
-    // What lies below the innermost repeated dimension is kept by a mem tile if it fits there, and sent again and again.
-    let innermost = (0..4).find(|&d| repeats[d] > 1).unwrap_or(0);
-    let kept = a.ne[..=innermost].iter().product::<usize>().saturating_mul(a.dtype.block_bytes());
-    (0..4).fold(1_usize, |parts, d| {
-        let sent_again = d == innermost && kept <= arch.mem_tile.data_bytes / 4;
-        parts.saturating_mul(if sent_again { repeats[d].div_ceil(SENT_AGAIN) } else { repeats[d].max(1) })
-    })
-}
-
 struct RepeatBack;
 
 impl Operation for RepeatBack {
@@ -112,11 +92,6 @@ impl Operation for RepeatBack {
     fn examples(&self, dtype: DataType) -> Vec<Node> {
         let tensor = |rows| Tensor::contiguous(dtype, [512, rows, 2, 1]);
         vec![Node::new(REPEAT_BACK, OpParams::default(), tensor(4), vec![Some(tensor(8))])]
-    }
-
-    /// A row of the result stays in a core until all its copies have passed.
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        Ok(rowwise(node.output.rows(), arch))
     }
 
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
@@ -194,21 +169,6 @@ mod tests {
     fn rejects(#[case] from: DataType, #[case] to: DataType, #[case] ne: [usize; 4]) {
         let (a, out) = (Tensor::contiguous(from, [4, 5, 1, 1]), Tensor::contiguous(to, ne));
         assert!(!accepts(REPEAT, OpParams::default(), out, &[a]));
-    }
-
-    #[rstest]
-    #[case::a_row_to_many([576, 1, 1, 1], [576, 512, 1, 1], Some(2))]
-    #[case::heads([64, 3, 1, 1], [64, 3, 3, 1], Some(1))]
-    #[case::two_dimensions([64, 1, 4, 1], [64, 3, 4, 5], Some(5))]
-    #[case::too_many([64, 1, 4, 1], [64, 2, 4, 5000], None)]
-    fn the_plan_reads_the_source_as_often_as_needed(
-        #[case] from: [usize; 4],
-        #[case] to: [usize; 4],
-        #[case] passes: Option<usize>,
-    ) {
-        let (a, out) = (f32s(from), f32s(to));
-        let (node, arch) = (node(REPEAT, OpParams::default(), out, &[Some(a)]), crate::design::tests::arch("aie2p"));
-        assert_eq!(find(REPEAT).design(&node, &arch).ok().map(|_| parts(&a, &out, &arch)), passes);
     }
 
     #[rstest]

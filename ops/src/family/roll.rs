@@ -32,12 +32,6 @@ impl Operation for Roll {
         node.source(index).is_some_and(whole_words)
     }
 
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        // Each shifted dimension has two parts, which change places.
-        let shifted = (0..4).filter(|d| node.params.int(*d) != 0).count();
-        movement(NAME, node, arch, Movement { parts: 1 << shifted, passes: 1 })
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         Ok(moved(node, std::array::from_fn(|d| node.params.int(d) as isize), true))
     }

@@ -30,10 +30,6 @@ impl Operation for SiluBack {
         DataType::F32
     }
 
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        elementwise(NAME, node, arch)
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let sources = arguments(node).map(|source| (source, 0));
         Ok(map_pieces(

@@ -40,12 +40,6 @@ impl Operation for SolveTri {
         vec![Node::new(NAME, OpParams::default(), tensor(32), vec![Some(tensor(64)), Some(tensor(32))])]
     }
 
-    /// One batch at a time is solved by a core: the matrix streams past row by row, once for each block of columns, and the
-    /// solution stays. To the planner a batch is a row.
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        Ok(rowwise(node.output.ne[2] * node.output.ne[3], arch))
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let [a, b] = arguments(node);
         let out = node.output;

@@ -55,10 +55,6 @@ impl Operation for ArgSort {
         example(ARGSORT, dtype, 512)
     }
 
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        sort(ARGSORT, node, arch)
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let (out, descending) = (node.output, node.params.int(0) == 1);
         // Comparisons per element.
@@ -90,10 +86,6 @@ impl Operation for TopK {
 
     fn examples(&self, dtype: DataType) -> Vec<Node> {
         example(TOP_K, dtype, 8)
-    }
-
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        select(TOP_K, node, arch)
     }
 
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {

@@ -49,13 +49,6 @@ impl Operation for SsmConv {
         vec![Node::new(CONV, OpParams::default(), tensor([64, 8, 2, 1]), sources)]
     }
 
-    /// Rows of channels, each with its tokens and its weights, are distributed over the columns. The output is transposed by the
-    /// buffer descriptors that drain it.
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        let [channels, _, sequences, _] = node.output.ne;
-        Ok(rowwise(channels * sequences, arch))
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let [x, weights] = arguments(node);
         let convolution = Convolution { x: x.tensor, weights: weights.tensor, out: node.output };
@@ -114,28 +107,6 @@ impl Operation for SsmScan {
             Node::new(SCAN, words([1]), output, vec![state, x, dt, tensor([decays, 4, 1, 1]), b, b, ids])
         };
         vec![node(1), node(16)]
-    }
-
-    /// State stays in the cores over all tokens. B and C of a token reach every core, x and the step only those whose rows
-    /// they drive.
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        let [state, x, _, a, b, _, _] = sources(SCAN, node)?;
-        let [length, dim, ..] = state.ne;
-        let [_, heads, _, sequences] = x.ne;
-        // Heads of one row (Mamba-1) share a core, each with its own decay.
-        let groups = b.ne[1];
-        let (units, rows, decays) = if dim == 1 { (groups, heads / groups, a.ne[0]) } else { (heads, dim, 0) };
-        let recurrence = Recurrence {
-            units: units * sequences,
-            rows,
-            row_bytes: (length + decays) * 4,
-            resident_bytes: if dim == 1 { 0 } else { a.ne[0] * 4 },
-            // B, C and the step.
-            shared_bytes: 2 * length * 4 + 4,
-            input_bytes: 4,
-            output_bytes: 4,
-        };
-        recurrent(SCAN, &recurrence, arch)
     }
 
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {

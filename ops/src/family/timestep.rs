@@ -30,10 +30,6 @@ impl Operation for Timestep {
         vec![Node::new(NAME, params, tensor([320, 2, 1, 1]), vec![Some(tensor([2, 1, 1, 1]))])]
     }
 
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        elementwise(NAME, node, arch)
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let (out, half) = (node.output, node.output.ne[0] / 2);
         let decay = -(node.params.int(1) as f32).ln();

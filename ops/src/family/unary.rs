@@ -238,10 +238,6 @@ impl Operation for Unary {
         }
     }
 
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        elementwise(self.name, node, arch)
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let whole = self.whole().filter(|_| WHOLE.contains(&node.output.dtype));
         Ok(match whole {

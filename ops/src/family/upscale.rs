@@ -68,11 +68,6 @@ impl Operation for Upscale {
         vec![Node::new(NAME, OpParams::default(), tensor(128), vec![Some(tensor(64))])]
     }
 
-    /// A row of the result at a time, with the rows that it takes.
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        Ok(rowwise(node.output.rows(), arch))
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let [a] = arguments(node);
         let out = node.output;

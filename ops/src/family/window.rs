@@ -73,14 +73,6 @@ impl Operation for Window {
         vec![Node::new(self.name, params, whole, vec![Some(whole), Some(tensor(4))])]
     }
 
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        if self.adds {
-            // Source 1 is cut into the tiles of the result that it covers.
-            return elementwise(self.name, node, arch);
-        }
-        movement(self.name, node, arch, Movement { parts: 2, passes: 1 })
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let [a, b] = arguments(node);
         let (out, adds, (part, offset)) = (node.output, self.adds, self.part(node)?);

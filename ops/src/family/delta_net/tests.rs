@@ -1,6 +1,5 @@
 use super::super::testing::*;
 use super::*;
-use crate::design::tests::arch;
 
 /// Extents of a network.
 #[derive(Debug, Clone, Copy)]
@@ -148,10 +147,7 @@ fn networks_that_do_not_fit_are_rejected(#[case] change: fn(&mut Node)) {
     assert_rejected(SMALL.node(), change);
 }
 
-#[rstest]
-fn they_are_planned_for_the_array(#[values("aie2", "aie2p")] generation: &str) {
-    let arch = arch(generation);
-    assert_planned(OPERATIONS, &[DataType::F32]);
-    let design = find(NAME).design(&Shape { size: 128, heads: 32, ..SMALL }.node(), &arch).unwrap();
-    assert_eq!((design.columns, design.cores_per_column), (arch.array.columns, arch.array.core_rows));
+#[test]
+fn they_are_made() {
+    assert_made(OPERATIONS, &[DataType::F32]);
 }

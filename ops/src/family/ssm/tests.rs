@@ -1,6 +1,5 @@
 use super::super::testing::*;
 use super::*;
-use crate::design::tests::arch;
 use aie_hal::HostFunctionError;
 
 /// Compares with the convolution in double precision.
@@ -204,11 +203,7 @@ fn a_fine_decay_keeps_one_state_only() {
     assert!(message.contains("with a decay for each element only 1 can be"), "{message}");
 }
 
-#[rstest]
-fn both_are_planned_for_the_array(#[values("aie2", "aie2p")] generation: &str) {
-    let arch = arch(generation);
-    assert_planned(OPERATIONS, &[DataType::F32]);
-    let large = Shape { length: 128, dim: 80, heads: 128, groups: 1, tokens: 512, sequences: 1, ..SMALL };
-    let design = find(SCAN).design(&large.node(), &arch).unwrap();
-    assert_eq!((design.columns, design.cores_per_column), (arch.array.columns, arch.array.core_rows));
+#[test]
+fn both_are_made() {
+    assert_made(OPERATIONS, &[DataType::F32]);
 }

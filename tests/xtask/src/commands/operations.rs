@@ -7,19 +7,15 @@ use crate::generated_page::GeneratedPage;
 use crate::ops_table::Table;
 use crate::output;
 use crate::session::Options;
-use aie_hal::ArchRegistry;
 use aie_ops::table::{Row, TypeGroup};
 use aie_ops::{DataType, Placement, table};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// The generation whose plans are shown.
-const GENERATION: &str = "aie2p";
-
-/// Print the table of operations: types, where each runs and how, cases of stock ggml that pass.
+/// Print the table of operations: types, where each runs, cases of stock ggml that pass.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   cargo xtask gen operations
@@ -40,16 +36,11 @@ pub struct OperationsArgs {
 const PAGE: GeneratedPage = GeneratedPage { file: "docs/operations.md", command: "operations" };
 
 pub fn run(args: &OperationsArgs, options: &Options) -> Result<()> {
-    let (rows, expected) = (rows()?, Table::read()?);
+    let (rows, expected) = (table::rows(), Table::read()?);
     if options.json {
         return output::json(&rows.iter().map(|row| Summary::of(row, &expected)).collect::<Vec<_>>());
     }
     PAGE.make(&page(&rows, &expected), args.write, args.check)
-}
-
-fn rows() -> Result<Vec<Row>> {
-    let arch = ArchRegistry::builtin().get(GENERATION).with_context(|| format!("no generation {GENERATION}"))?;
-    Ok(table::rows(&arch))
 }
 
 /// An operation, for `--json`.
@@ -66,7 +57,6 @@ struct Summary {
 struct PlaceSummary {
     types: Vec<&'static str>,
     host_reason: Option<&'static str>,
-    plan: Option<String>,
 }
 
 impl Summary {
@@ -78,7 +68,6 @@ impl Summary {
                 Placement::Array => None,
                 Placement::Host(reason) => Some(reason),
             },
-            plan: plan(place),
         };
         Self {
             name: row.name,
@@ -101,15 +90,14 @@ fn page(rows: &[Row], expected: &Table) -> String {
          compares. What an operation accepts in detail is in its family file in `ops/src/family/`.\n\n\
          - **types**: those of source 0 (of the result, where there is no source) that are taken in at least one form.\n\
          \x20 *quantised* stands for all of {}.\n\
-         - **plan**: columns x cores in a column on {GENERATION}, and the way data passes them, for a small example of the first type.\n\
-         \x20 Larger and smaller tensors use more or fewer columns. A plan fits the generation's memories, channels and descriptors;\n\
-         \x20 it is not a compiled kernel. An operation on the host runs in the same command list, for the reason given.\n\
+         - **runs on**: the array, with a kernel of one of the compilers; the simulated NPU has one for every operation. An\n\
+         \x20 operation on the host runs in the same command list, for the reason given.\n\
          - **cases**: of stock `test-backend-ops` of ggml {}, how many pass and how many the CPU backend has; a dash where it has\n\
          \x20 no test under that name. In all {passing} of {cpu}.\n\n",
         names(&quantised()),
         expected.ggml,
     );
-    text.push_str("| operation | types | runs on | plan | cases |\n|---|---|---|---|---|\n");
+    text.push_str("| operation | types | runs on | cases |\n|---|---|---|---|\n");
     for row in single {
         lines(&mut text, row.name, row, expected);
     }
@@ -117,14 +105,14 @@ fn page(rows: &[Row], expected: &Table) -> String {
         "\n## Fused\n\n\
          No node of a graph has these names. The backend makes one dispatch of the nodes given, where nothing else reads\n\
          what lies between. `GGML_HSA_FUSION=0` disables fusion.\n\n\
-         | operation | stands for | types | runs on | plan | cases |\n|---|---|---|---|---|---|\n",
+         | operation | stands for | types | runs on | cases |\n|---|---|---|---|---|\n",
     );
     for row in fused {
         for place in &row.places {
             let parts = row.stands_for.join(", ");
-            let (types, host, plan) = (types(place), where_it_runs(place), plan(place).unwrap_or_default());
+            let (types, host) = (types(place), where_it_runs(place));
             let (name, cases) = (row.name, cases(row.name, expected));
-            let _ = writeln!(text, "| {name} | {parts} | {types} | {host} | {plan} | {cases} |");
+            let _ = writeln!(text, "| {name} | {parts} | {types} | {host} | {cases} |");
         }
     }
     let whole: Vec<_> = expected.operations.iter().filter(|(name, _)| !named.contains(name.as_str())).collect();
@@ -159,9 +147,9 @@ fn page(rows: &[Row], expected: &Table) -> String {
 fn lines(text: &mut String, name: &str, row: &Row, expected: &Table) {
     for (index, place) in row.places.iter().enumerate() {
         let cases = if index == 0 { cases(name, expected) } else { String::new() };
-        let (types, host, plan) = (types(place), where_it_runs(place), plan(place).unwrap_or_default());
+        let (types, host) = (types(place), where_it_runs(place));
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "| {name} | {types} | {host} | {plan} | {cases} |");
+        let _ = writeln!(text, "| {name} | {types} | {host} | {cases} |");
     }
 }
 
@@ -177,14 +165,6 @@ fn where_it_runs(place: &TypeGroup) -> String {
         Placement::Array => "array".to_owned(),
         Placement::Host(reason) => format!("host: {reason}"),
     }
-}
-
-fn plan(place: &TypeGroup) -> Option<String> {
-    Some(match place.design.as_ref()? {
-        Ok(design) if design.cores_per_column == 0 => format!("{} x 0, {}", design.columns, design.flow.describe()),
-        Ok(design) => format!("{} x {}, {}", design.columns, design.cores_per_column, design.flow.describe()),
-        Err(lacking) => format!("none: {lacking}"),
-    })
 }
 
 fn quantised() -> Vec<DataType> {
@@ -211,11 +191,11 @@ mod tests {
 
     #[test]
     fn the_docs_carry_this_page() {
-        PAGE.compare(&page(&rows().unwrap(), &Table::read().unwrap())).unwrap();
+        PAGE.compare(&page(&table::rows(), &Table::read().unwrap())).unwrap();
     }
 
     fn place(placement: Placement, types: Vec<DataType>) -> TypeGroup {
-        TypeGroup { placement, types, design: None }
+        TypeGroup { placement, types }
     }
 
     fn expected() -> Table {
@@ -252,9 +232,9 @@ mod tests {
         ];
         let text = page(&rows, &expected());
         for line in [
-            "| ADD | f32 | array |  | 1 of 2 |",
-            "| ADD | f16 | host: ids are known late |  |  |",
-            "| MUL_MAT_ADD | MUL_MAT, ADD | f32 | array |  | - |",
+            "| ADD | f32 | array | 1 of 2 |",
+            "| ADD | f16 | host: ids are known late |  |",
+            "| MUL_MAT_ADD | MUL_MAT, ADD | f32 | array | - |",
             "| OPT_STEP_ADAMW | trains |",
             "| NORM_ROPE | 4 of 4 |",
             "| ADD | `a\\|b` | 1 | too large |",
