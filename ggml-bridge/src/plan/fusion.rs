@@ -8,30 +8,28 @@
 //! The three projections of attention share their right operand, queries and keys are rotated, and there are three results:
 //! values and rotated queries are then written later than in the graph, so no one between may want them.
 //!
-//! A group without a kernel is not fused.
+//! What a group becomes is asked of the table of operations ([`aie_ops::Operation::stands_for`]). A group without a kernel is not fused.
 
 use super::hazard::overlap;
 use crate::plan::graph::{Graph, GraphNode, TensorView};
-use aie_ops::{DataType, OpParams};
+use aie_ops::{DataType, OpParams, table};
 use std::borrow::Cow;
-
-/// The norms whose product with weights has a fused operation.
-const NORMS: [(&str, &str); 2] = [("RMS_NORM", "RMS_NORM_MUL"), ("NORM", "NORM_MUL")];
-
-/// The gates whose two projections have one.
-const GATES: [(&str, &str); 5] = [
-    ("REGLU", "MUL_MAT_REGLU"),
-    ("GEGLU", "MUL_MAT_GEGLU"),
-    ("SWIGLU", "MUL_MAT_SWIGLU"),
-    ("GEGLU_ERF", "MUL_MAT_GEGLU_ERF"),
-    ("GEGLU_QUICK", "MUL_MAT_GEGLU_QUICK"),
-];
+use std::collections::HashMap;
+use std::sync::LazyLock;
 
 /// A matrix product in ggml's graphs.
 const MATMUL: &str = "MUL_MAT";
 
 /// A rotation by position.
 const ROPE: &str = "ROPE";
+
+/// The fused operation that stands for `parts`, in order, if the table has one.
+fn fused_for(parts: &[&'static str]) -> Option<&'static str> {
+    static FUSED: LazyLock<HashMap<Vec<&'static str>, &'static str>> = LazyLock::new(|| {
+        table::all().map(|op| (op.stands_for(), op.name())).filter(|(parts, _)| !parts.is_empty()).collect()
+    });
+    FUSED.get(parts).copied()
+}
 
 /// A node to record.
 #[derive(Debug, Clone)]
@@ -99,7 +97,7 @@ fn group(nodes: &[GraphNode], at: usize, free: &impl Fn(usize) -> bool) -> Optio
     };
     if last.op == "MUL" {
         let norm = maker(0)?;
-        let (_, op) = NORMS.into_iter().find(|(single, _)| nodes[norm].op == *single)?;
+        let op = fused_for(&[nodes[norm].op, last.op])?;
         let x = nodes[norm].sources.first().copied().flatten()?;
         return Some(Group { fused: fused(op, nodes[norm].params, &[x, source(1)?]), members: vec![norm] });
     }
@@ -113,11 +111,11 @@ fn group(nodes: &[GraphNode], at: usize, free: &impl Fn(usize) -> bool) -> Optio
         };
         let [a, b] = operands(&nodes[product])?;
         return Some(Group {
-            fused: fused("MUL_MAT_ADD", nodes[product].params, &[a, b, addend]),
+            fused: fused(fused_for(&[MATMUL, last.op])?, nodes[product].params, &[a, b, addend]),
             members: vec![product],
         });
     }
-    if let Some((_, op)) = GATES.into_iter().find(|(single, _)| last.op == *single) {
+    if let Some(op) = fused_for(&[MATMUL, MATMUL, last.op]) {
         let (gate, values) = (maker(0)?, maker(1)?);
         if gate == values || [gate, values].iter().any(|index| nodes[*index].op != MATMUL || hinted(&nodes[*index])) {
             return None;
@@ -169,7 +167,7 @@ fn attention(nodes: &[GraphNode], at: usize, free: &impl Fn(usize) -> bool) -> O
     let fused = GraphNode {
         name: nodes[q].name.clone(),
         further_outputs: vec![nodes[k].output, nodes[value].output],
-        ..GraphNode::new("MUL_MAT_QKV_ROPE", nodes[q].params, nodes[q].output, sources)
+        ..GraphNode::new(fused_for(&[MATMUL, MATMUL, MATMUL, ROPE, ROPE])?, nodes[q].params, nodes[q].output, sources)
     };
     let mut members = vec![query, q, key, k, value];
     members.retain(|member| *member != at);
@@ -225,7 +223,7 @@ fn sound(nodes: &[GraphNode], at: usize, group: &Group) -> bool {
 mod tests {
     use super::*;
     use crate::memory::host_memory::HostSpan;
-    use aie_ops::{Tensor, table};
+    use aie_ops::Tensor;
 
     /// A graph in made-up memory: every tensor has a page of its own unless a test says otherwise.
     #[derive(Default)]
