@@ -18,19 +18,10 @@ use std::time::Duration;
 use thiserror::Error;
 
 /// How long the end of the process waits for a call that is under way.
-pub(crate) const AT_EXIT_LIMIT: Duration = Duration::from_secs(2);
+pub const AT_EXIT_LIMIT: Duration = Duration::from_secs(2);
 
 /// PDIs that the mask of a command can name.
 const COMPUTE_UNITS: usize = 32;
-
-/// How a runtime takes its packets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum PacketInterface {
-    /// `hsa_amd_aie_ert_packet_t` of ROCm 7.0 to 7.2.
-    Ert,
-    /// `hsa_amd_aie_kernel_dispatch_packet_t` of ROCR from 2026.
-    KernelDispatch,
-}
 
 /// Who an agent is and what it refuses to exceed. Sizes in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,8 +32,8 @@ pub struct AgentInfo {
     pub library: PathBuf,
     /// What the runtime says of its version.
     pub runtime: String,
-    /// How it takes packets; `None` where chains go to the kernel driver.
-    pub interface: Option<PacketInterface>,
+    /// Whether each instruction stream needs an allocation of its own, because the runtime finds it by the allocation's address.
+    pub streams_apart: bool,
     /// Size of the data pool.
     pub data_bytes: u64,
     /// Allocation granule of the data pool.
@@ -153,7 +144,10 @@ impl Chain {
     }
 
     /// Whether a command can be written for each packet, in one chain of at most `limit`.
-    pub(crate) fn check(&self, limit: usize) -> Result<(), AgentError> {
+    ///
+    /// # Errors
+    /// [`AgentError::Failed`] for a chain that is empty or too long, and for a PDI that no command can name.
+    pub fn check(&self, limit: usize) -> Result<(), AgentError> {
         let count = self.packets.len();
         if count == 0 || count > limit {
             return Err(AgentError::failed(format!(
@@ -211,28 +205,34 @@ pub enum AgentError {
 
 impl AgentError {
     /// A failure of no command in particular.
-    pub(crate) fn failed(reason: impl Into<String>) -> Self {
+    pub fn failed(reason: impl Into<String>) -> Self {
         Self::Failed { command: None, reason: reason.into() }
     }
 }
 
 /// What every agent remembers of itself: who it is, whether it is lost, and how many contexts were created. Thread-safe.
 #[derive(Debug)]
-pub(crate) struct AgentStatus {
-    pub(crate) info: AgentInfo,
+pub struct AgentStatus {
+    /// Who it is.
+    pub info: AgentInfo,
     lost: OnceLock<String>,
-    pub(crate) contexts_created: AtomicU64,
+    /// Contexts that were created for it so far.
+    pub contexts_created: AtomicU64,
     owner: OwningProcess,
 }
 
 impl AgentStatus {
     /// Of an agent that has done nothing yet.
-    pub(crate) fn new(info: AgentInfo) -> Self {
+    pub fn new(info: AgentInfo) -> Self {
         let owner = OwningProcess::current();
         Self { info, lost: OnceLock::new(), contexts_created: AtomicU64::new(0), owner }
     }
 
-    pub(crate) fn alive(&self) -> Result<(), AgentError> {
+    /// Whether calls can be made.
+    ///
+    /// # Errors
+    /// [`AgentError::Lost`] with the first cause, also in a forked child of the process that opened the agent.
+    pub fn alive(&self) -> Result<(), AgentError> {
         if self.is_inherited() {
             let parent = self.owner.id();
             return Err(AgentError::Lost(format!(
@@ -244,17 +244,17 @@ impl AgentStatus {
     }
 
     /// Whether this is a forked child of the process that opened the agent: what the kernel holds for it is the parent's.
-    pub(crate) fn is_inherited(&self) -> bool {
+    pub fn is_inherited(&self) -> bool {
         !self.owner.is_current()
     }
 
     /// Whether the agent is lost.
-    pub(crate) fn is_lost(&self) -> bool {
+    pub fn is_lost(&self) -> bool {
         self.lost.get().is_some()
     }
 
     /// The agent is lost; the error has the first cause.
-    pub(crate) fn lose(&self, cause: String) -> AgentError {
+    pub fn lose(&self, cause: String) -> AgentError {
         AgentError::Lost(self.lost.get_or_init(|| cause).clone())
     }
 }

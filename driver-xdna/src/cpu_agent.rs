@@ -8,9 +8,7 @@
 pub(crate) mod apart;
 pub(crate) mod rig;
 
-use crate::agent::{
-    Agent, AgentError, AgentInfo, Allocation, Chain, ContextId, DispatchArgument, Packet, PacketInterface, PdiRef,
-};
+use crate::agent::{Agent, AgentError, AgentInfo, Allocation, Chain, ContextId, DispatchArgument, Packet, PdiRef};
 use aie_device_memory::{Region, Span};
 use aie_hal::MemoryPool;
 use aie_hal::artifact::Digest;
@@ -177,7 +175,7 @@ impl CpuAgent {
             name: "aie2p".into(),
             library: PathBuf::from("/nowhere/libcpu.so"),
             runtime: "CPU".into(),
-            interface: Some(PacketInterface::Ert),
+            streams_apart: false,
             data_bytes: 1 << 30,
             data_granule: 4096,
             heap_bytes: 64 << 20,

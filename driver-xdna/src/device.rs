@@ -4,6 +4,7 @@ mod chain;
 
 use crate::agent::{AgentError, Caches, Chain};
 use crate::contexts::AgentContexts;
+use crate::discovery::SCHEME;
 use crate::memory::{self, XdnaMemory};
 use crate::npu::OpenNpu;
 use crate::pool::Block;
@@ -39,7 +40,7 @@ impl XdnaDevice {
         let info = DeviceInfo {
             uri,
             name: title,
-            driver: crate::SCHEME,
+            driver: SCHEME,
             simulated: false,
             arch: npu.arch.name.clone(),
             coherent: npu.agent.caches().is_none(),

@@ -138,7 +138,7 @@ fn an_agent_says_in_a_child_whose_it_is() {
         name: "aie2p".into(),
         library: "x".into(),
         runtime: "x".into(),
-        interface: None,
+        streams_apart: false,
         data_bytes: 1,
         data_granule: 1,
         heap_bytes: 1,

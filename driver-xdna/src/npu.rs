@@ -7,8 +7,8 @@
 use crate::agent::{AT_EXIT_LIMIT, Agent, AgentError};
 use crate::coherence::Written;
 use crate::contexts::AgentContexts;
+use crate::limits::pdis_per_context;
 use crate::pool::{Block, Pool};
-use crate::runtime;
 use aie_hal::backend::{Array, HeapContent};
 use aie_hal::error::DeviceError;
 use aie_hal::{Arch, BufferParams, Limits, MemoryPool, OwningProcess};
@@ -18,7 +18,8 @@ use std::fmt::{Debug, Formatter};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-pub(crate) struct OpenNpu {
+/// An NPU that is open, with its memory and contexts. Thread-safe; closed when the last reference goes.
+pub struct OpenNpu {
     pub(crate) agent: Arc<dyn Agent>,
     pub(crate) arch: Arc<Arch>,
     pub(crate) limits: Limits,
@@ -38,16 +39,13 @@ impl Debug for OpenNpu {
 }
 
 impl OpenNpu {
-    /// `agent` as an NPU of generation `arch`. It is closed at the end of the process at the latest.
-    pub(crate) fn new(
-        agent: Arc<dyn Agent>,
-        arch: Arc<Arch>,
-        runtime: Option<Arc<dyn Any + Send + Sync>>,
-    ) -> Arc<Self> {
+    /// `agent` as an NPU of generation `arch`. It is closed at the end of the process at the latest. `runtime` is what has to stay open
+    /// below, if anything; it goes last.
+    pub fn new(agent: Arc<dyn Agent>, arch: Arc<Arch>, runtime: Option<Arc<dyn Any + Send + Sync>>) -> Arc<Self> {
         let mut limits = arch.limits;
         let pool = Pool::new(Arc::clone(&agent), limits.contexts);
         limits.device_heap_bytes = limits.device_heap_bytes.min(pool.heap_capacity);
-        limits.pdis_per_context = limits.pdis_per_context.min(runtime::pdis_per_context().unwrap_or(usize::MAX));
+        limits.pdis_per_context = limits.pdis_per_context.min(pdis_per_context().unwrap_or(usize::MAX));
         let array = Array::new(AgentContexts::new(Arc::clone(&agent)), &limits);
         let (written, owner) = (Written::default(), OwningProcess::current());
         let npu = Arc::new(Self { agent, arch, limits, pool, array, written, owner, _runtime: runtime });

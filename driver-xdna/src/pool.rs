@@ -8,7 +8,7 @@
 //! share slabs too. PDIs do not: firmware takes their addresses in units of such a piece. A part of the heap stays free,
 //! because the kernel driver takes the command buffers of every context from it, and a full heap would stop all work.
 
-use crate::agent::{Agent, AgentError, Held, PacketInterface};
+use crate::agent::{Agent, AgentError, Held};
 use aie_device_memory::Region;
 use aie_hal::error::DeviceError;
 use aie_hal::{BufferParams, MemoryPool};
@@ -166,8 +166,7 @@ impl Pool {
     /// Memory of the device heap for an instruction stream of `bytes` bytes.
     pub(crate) fn instructions(self: &Arc<Self>, bytes: usize) -> Result<Block, DeviceError> {
         let params = BufferParams { size: bytes, alignment: STREAM_UNIT, pool: MemoryPool::DeviceHeap };
-        // Later runtimes look instructions up by the address of their buffer.
-        let shared = self.agent.info().interface != Some(PacketInterface::KernelDispatch) && bytes <= STREAM_UNIT;
+        let shared = !self.agent.info().streams_apart && bytes <= STREAM_UNIT;
         let made = if shared { self.cut(PieceKind::Instructions, &params) } else { self.heap(bytes, &params) };
         made.map_err(|cause| self.rejected(&params, cause))
     }

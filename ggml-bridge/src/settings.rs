@@ -1,12 +1,17 @@
-//! The environment variables of the backend. Those of kernels and of the driver are in [`aie_jit_iron::settings`] and
-//! [`aie_driver_xdna::settings`].
+//! The environment variables of the backend. Those of kernels and of the driver are in [`aie_jit_iron::settings`],
+//! [`aie_driver_xdna::settings`] and [`aie_driver_rocr::settings`].
 
 use aie_driver_xdna::settings::NO_HELPER;
 use aie_hal::environment::Settings;
 
 /// The settings of all crates that this library is made of.
-pub const ALL: [Settings; 4] =
-    [SETTINGS, aie_jit_iron::settings::SETTINGS, aie_driver_xdna::settings::SETTINGS, aie_hal::settings::SETTINGS];
+pub const ALL: [Settings; 5] = [
+    SETTINGS,
+    aie_jit_iron::settings::SETTINGS,
+    aie_driver_xdna::settings::SETTINGS,
+    aie_driver_rocr::settings::SETTINGS,
+    aie_hal::settings::SETTINGS,
+];
 
 aie_hal::settings! {
     prefix "GGML_HSA";

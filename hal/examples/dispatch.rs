@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 use aie_driver_mock::MockDriver;
+use aie_driver_rocr::Rocr;
 use aie_driver_xdna::XdnaDriver;
 use aie_hal::validation::wrap_driver;
 use aie_hal::{
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
 /// The drivers of this program. The validation layer in front of each turns mistakes of this program into errors.
 fn drivers() -> DriverRegistry {
     let (arches, _) = ArchRegistry::from_environment();
-    let xdna = XdnaDriver::new(arches.clone());
+    let xdna = XdnaDriver::new(arches.clone()).with_runtime(Rocr::default());
     let mock = MockDriver::new(Arc::new(ReferenceExecutor)).with_registry(arches);
     let mut registry = DriverRegistry::new();
     registry.register(wrap_driver(Arc::new(xdna) as Arc<dyn Driver>));

@@ -1,7 +1,7 @@
 //! The interface of the amdxdna kernel driver (`/dev/accel/accelN`): structures, request numbers and constants.
 //!
-//! Everything that speaks to the kernel, or stands in for it, uses these declarations: the direct route and the ioctl interposer of
-//! `aie-driver-xdna`, and the simulated kernel device. Names are those of the kernel's headers (`drm/amdxdna_accel.h`,
+//! Everything that speaks to the kernel, or stands in for it, uses these declarations: the direct route of `aie-driver-xdna`, the ioctl
+//! interposer of `aie-driver-rocr`, and the simulated kernel device. Names are those of the kernel's headers (`drm/amdxdna_accel.h`,
 //! `drm/drm.h`), so that the kernel's documentation applies; a field named like a Rust keyword has an underscore behind it.
 //! The crate makes no call: it has no `unsafe` and needs no library.
 //!

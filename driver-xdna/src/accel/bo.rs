@@ -4,7 +4,8 @@
 //! With SVA host and device agree on addresses and the kernel knows the device's only once the BO is mapped; with IOVA the device's
 //! is known from the start; a part of the heap lies where the heap lies, in the device's view at `0x4000000`.
 
-use super::node::{CallError, Mapping, Node};
+use super::call_error::CallError;
+use super::node::{Mapping, Node};
 use amdxdna_sys::limits::{DEV_MEM_SIZE, PAGE};
 use amdxdna_sys::{
     AMDXDNA_BO_CMD, AMDXDNA_BO_DEV, AMDXDNA_BO_DEV_HEAP, AMDXDNA_BO_SHMEM, AMDXDNA_INVALID_ADDR, amdxdna_drm_create_bo,
@@ -59,7 +60,10 @@ fn close(node: &Node, handle: u32) {
 }
 
 /// Where the device sees the BO `handle`, which is mapped at `host`. With SVA the device works with the addresses of the process.
-pub(crate) fn device_address_of(node: &Node, handle: u32, host: NonNull<u8>) -> Result<u64, CallError> {
+///
+/// # Errors
+/// The kernel's.
+pub fn device_address_of(node: &Node, handle: u32, host: NonNull<u8>) -> Result<u64, CallError> {
     Ok(known_address(&info(node, handle)?).unwrap_or(host.as_ptr().expose_provenance() as u64))
 }
 
@@ -167,9 +171,11 @@ impl Bo {
         Ok(Self { node, handle, mapping, host: address, device_address, map_offset })
     }
 
-    /// A BO of memory that is not the kernel's and stays, for tests.
-    #[cfg(test)]
-    pub(crate) fn of_test_memory(node: &Arc<Node>, handle: u32, map_offset: u64, host: NonNull<u8>) -> Self {
+    /// As [`CommandBuffer::of_test_memory`](super::command_buffer::CommandBuffer::of_test_memory).
+    ///
+    /// # Safety
+    /// As there.
+    pub(crate) unsafe fn of_test_memory(node: &Arc<Node>, handle: u32, map_offset: u64, host: NonNull<u8>) -> Self {
         Self { node: Arc::clone(node), handle, mapping: None, host, device_address: 0, map_offset }
     }
 

@@ -5,9 +5,10 @@
 //! on ROCR's XDNA driver), so such payloads get one more word ([`aie_hal::device::dispatch_words`]).
 
 use super::bo::{Bo, BoKind};
+use super::call_error::CallError;
 use super::context::HardwareContext;
 use super::device::ChainError;
-use super::node::{CallError, Node};
+use super::node::Node;
 use crate::agent::{DispatchArgument, Packet};
 use aie_hal::device::dispatch_words;
 use amdxdna_sys::ert::{self, chain, opcode, start_cu, state};
@@ -21,36 +22,45 @@ use std::time::Duration;
 ///
 /// Kernels up to 6.18 keep four bits of the firmware's status, so that some errors read as completed; they write the index with every
 /// error and only then.
-pub(crate) const UNTOUCHED: u32 = u32::MAX;
+pub const UNTOUCHED: u32 = u32::MAX;
 
 /// A command BO of one page.
 #[derive(Debug)]
-pub(crate) struct CommandBuffer {
+pub struct CommandBuffer {
     bo: Bo,
 }
 
 impl CommandBuffer {
     /// Makes one.
-    pub(crate) fn create(node: &Arc<Node>) -> Result<Self, CallError> {
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn create(node: &Arc<Node>) -> Result<Self, CallError> {
         Ok(Self { bo: Bo::create(node, BoKind::Command, PAGE)? })
     }
 
-    /// One in memory that is not the kernel's and stays, for tests.
-    #[cfg(test)]
-    pub(crate) fn of_test_memory(node: &Arc<Node>, handle: u32, map_offset: u64, page: NonNull<u8>) -> Self {
-        Self { bo: Bo::of_test_memory(node, handle, map_offset, page) }
+    /// One in memory that is not the kernel's, for tests of what fills command buffers.
+    ///
+    /// # Safety
+    /// There is a page of words at `page`, which stays as long as the command buffer.
+    #[doc(hidden)]
+    pub unsafe fn of_test_memory(node: &Arc<Node>, handle: u32, map_offset: u64, page: NonNull<u8>) -> Self {
+        // SAFETY: as the caller promises.
+        Self { bo: unsafe { Bo::of_test_memory(node, handle, map_offset, page) } }
     }
 
-    pub(crate) fn handle(&self) -> u32 {
+    /// Handle of its BO.
+    pub fn handle(&self) -> u32 {
         self.bo.handle()
     }
 
     /// Its BO's offset for mapping.
-    pub(crate) fn map_offset(&self) -> u64 {
+    pub fn map_offset(&self) -> u64 {
         self.bo.map_offset()
     }
 
-    pub(crate) fn words(&self) -> Words {
+    /// What is in it.
+    pub fn words(&self) -> Words {
         Words(self.bo.host().cast())
     }
 
@@ -85,31 +95,39 @@ impl CommandBuffer {
     }
 
     /// Leaves it to the device.
-    pub(crate) fn leak(self) {
+    pub fn leak(self) {
         self.bo.leak();
     }
 }
 
 /// The words of a page. Kernel and device write them too, so every access is volatile.
 #[derive(Clone, Copy)]
-pub(crate) struct Words(pub(crate) NonNull<u32>);
+pub struct Words(pub(crate) NonNull<u32>);
 
 impl Words {
     /// How many there are.
-    pub(crate) const COUNT: usize = PAGE / size_of::<u32>();
+    pub const COUNT: usize = PAGE / size_of::<u32>();
 
     /// The first one.
-    pub(crate) fn address(self) -> *mut u32 {
+    pub fn address(self) -> *mut u32 {
         self.0.as_ptr()
     }
 
-    pub(crate) fn get(self, index: usize) -> u32 {
+    /// The word with this index.
+    ///
+    /// # Panics
+    /// When it is none of the page.
+    pub fn get(self, index: usize) -> u32 {
         assert!(index < Self::COUNT);
         // SAFETY: a page is mapped there as long as the creator of this object holds it, and the index is inside.
         unsafe { self.0.add(index).read_volatile() }
     }
 
-    pub(crate) fn set(self, index: usize, value: u32) {
+    /// Writes a word.
+    ///
+    /// # Panics
+    /// When the index is none of the page.
+    pub fn set(self, index: usize, value: u32) {
         assert!(index < Self::COUNT);
         // SAFETY: as for `get`.
         unsafe { self.0.add(index).write_volatile(value) }
@@ -120,7 +138,8 @@ impl Words {
         self.set(index + 1, (address >> 32) as u32);
     }
 
-    pub(crate) fn write_dispatch(self, packet: &Packet, arguments: &[DispatchArgument]) {
+    /// Writes the command of one dispatch.
+    pub fn write_dispatch(self, packet: &Packet, arguments: &[DispatchArgument]) {
         let payload = dispatch_words(arguments.len());
         // The mask of compute units counts as a word behind the header.
         self.set(0, ert::header(opcode::START_CU, payload as u32 + 1));
@@ -154,7 +173,10 @@ impl Words {
     }
 
     /// How the chain of `count` commands here ended, of which the kernel has said that it did after `took`.
-    pub(crate) fn outcome(self, count: usize, took: Duration) -> Result<(), ChainError> {
+    ///
+    /// # Errors
+    /// [`ChainError::Ended`] unless all have completed.
+    pub fn outcome(self, count: usize, took: Duration) -> Result<(), ChainError> {
         let (state, index) = (self.get(0) & ert::STATE_MASK, self.get(chain::ERROR_INDEX));
         if state == state::COMPLETED && index == UNTOUCHED {
             return Ok(());

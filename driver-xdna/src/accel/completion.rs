@@ -4,8 +4,9 @@
 //! numbers of its submissions; AMD's own module may have none and answers WAIT_CMD instead. Which one works is found out by using
 //! it once, when the NPU is opened ([`super::probe`]).
 
+use super::call_error::CallError;
 use super::context::HardwareContext;
-use super::node::{CallError, Node};
+use super::node::Node;
 use amdxdna_sys::recording::{POINT, TIMELINE};
 use amdxdna_sys::{
     DRM_SYNCOBJ_WAIT_FLAGS_WAIT_ALL, DRM_SYNCOBJ_WAIT_FLAGS_WAIT_FOR_SUBMIT, Request, amdxdna_drm_wait_cmd,
@@ -15,24 +16,27 @@ use nix::time::{ClockId, clock_gettime};
 use std::fmt;
 use std::time::{Duration, Instant};
 
+/// How the end of a submission is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WaitMethod {
+pub enum WaitMethod {
     /// By the point of the context's timeline.
     Timeline,
+    /// With WAIT_CMD.
     WaitCmd,
 }
 
 /// A submission of a context, as the kernel knows it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Submitted {
-    pub(crate) context: HardwareContext,
+pub struct Submitted {
+    /// The context.
+    pub context: HardwareContext,
     /// Sequence number in the context.
-    pub(crate) sequence: u64,
+    pub sequence: u64,
 }
 
 /// Why a wait ended without the submission having ended. The device may still work on it, whichever it is.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum WaitError {
+pub enum WaitError {
     /// The time is over.
     #[error("it did not end within {0:?}")]
     TimedOut(Duration),
@@ -55,7 +59,10 @@ impl fmt::Display for WaitMethod {
 
 impl WaitMethod {
     /// Waits for `submitted`, no longer than `limit`.
-    pub(crate) fn wait(self, node: &Node, submitted: Submitted, limit: Duration) -> Result<(), WaitError> {
+    ///
+    /// # Errors
+    /// [`WaitError`]; the submission may still run.
+    pub fn wait(self, node: &Node, submitted: Submitted, limit: Duration) -> Result<(), WaitError> {
         let Submitted { context, sequence } = submitted;
         let start = Instant::now();
         // One absolute time for all attempts: an interrupted wait continues with what is left.

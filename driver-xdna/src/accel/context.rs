@@ -1,6 +1,7 @@
 //! Hardware contexts: creating and destroying them.
 
-use super::node::{CallError, Node};
+use super::call_error::CallError;
+use super::node::Node;
 use amdxdna_sys::{
     AMDXDNA_INVALID_FENCE_HANDLE, DRM_AMDXDNA_HWCTX_CONFIG_CU, Request, amdxdna_cu_config, amdxdna_drm_config_hwctx,
     amdxdna_drm_create_hwctx, amdxdna_drm_destroy_hwctx, amdxdna_qos_info, drm_syncobj_destroy,
@@ -11,10 +12,11 @@ const MAX_OPC: u32 = 0x800;
 
 /// A hardware context of the kernel driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct HardwareContext {
-    pub(crate) handle: u32,
+pub struct HardwareContext {
+    /// Its handle.
+    pub handle: u32,
     /// Handle of the timeline on which its submissions complete; 0 when it has none.
-    pub(crate) timeline: u32,
+    pub timeline: u32,
 }
 
 impl HardwareContext {
@@ -56,7 +58,7 @@ impl HardwareContext {
     ///
     /// # Errors
     /// The kernel's; the device may then still run what was submitted.
-    pub(crate) fn destroy(self, node: &Node) -> Result<(), CallError> {
+    pub fn destroy(self, node: &Node) -> Result<(), CallError> {
         let destroyed = node.request(&mut amdxdna_drm_destroy_hwctx { handle: self.handle, pad: 0 });
         if self.timeline != AMDXDNA_INVALID_FENCE_HANDLE
             && let Err(cause) = node.request(&mut drm_syncobj_destroy { handle: self.timeline, pad: 0 })

@@ -1,9 +1,10 @@
 //! One NPU behind an accel node, for the agents that work with the kernel driver: creating contexts, and what its errors mean.
 
+use super::call_error::CallError;
 use super::completion::WaitError;
 use super::context::{HardwareContext, is_exhausted};
 use super::holders::why_exhausted;
-use super::node::{CallError, Node};
+use super::node::Node;
 use crate::agent::{AgentError, AgentStatus};
 use amdxdna_sys::ert::state;
 use amdxdna_sys::{Request, amdxdna_drm_exec_cmd};
@@ -12,18 +13,20 @@ use std::time::Duration;
 
 /// An NPU behind an accel node. Thread-safe.
 #[derive(Debug)]
-pub(crate) struct AccelDevice {
-    pub(crate) node: Arc<Node>,
-    pub(crate) status: AgentStatus,
+pub struct AccelDevice {
+    /// The node.
+    pub node: Arc<Node>,
+    /// What the agent remembers of itself.
+    pub status: AgentStatus,
     /// Core tiles of a context that has the whole array.
-    pub(crate) tiles: u32,
+    pub tiles: u32,
     /// How long a chain may take.
-    pub(crate) limit: Duration,
+    pub limit: Duration,
 }
 
 /// Why a chain did not complete.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ChainError {
+pub enum ChainError {
     /// A kernel call failed.
     #[error(transparent)]
     Call(CallError),
@@ -34,6 +37,7 @@ pub(crate) enum ChainError {
         state: u32,
         /// The command that failed, when the kernel driver says.
         command: Option<usize>,
+        /// How long that took.
         took: Duration,
     },
     /// The kernel driver did not end it within the limit. The device may still work on it.
@@ -62,13 +66,7 @@ fn describe(state: u32) -> String {
 
 /// The error of a command that the kernel driver ended in this state after `took`. Kernels from 6.14 to 6.18 end a job that takes too
 /// long, which is no shorter than two seconds or `limit`, as aborted.
-pub(crate) fn state_error(
-    state: u32,
-    command: Option<usize>,
-    took: Duration,
-    limit: Duration,
-    reason: String,
-) -> AgentError {
+pub fn state_error(state: u32, command: Option<usize>, took: Duration, limit: Duration, reason: String) -> AgentError {
     const SHORTEST_KERNEL_LIMIT: Duration = Duration::from_secs(2);
     match state {
         state::TIMEOUT | state::NO_RESPONSE => AgentError::Timeout { command, reason },
@@ -89,14 +87,15 @@ impl AccelDevice {
     }
 
     /// As [`AccelDevice::call_error`], for a call that makes memory.
-    pub(crate) fn memory_error(&self, cause: &CallError, what: &str) -> AgentError {
+    pub fn memory_error(&self, cause: &CallError, what: &str) -> AgentError {
         match self.call_error(cause, what) {
             AgentError::Failed { reason, .. } => AgentError::OutOfMemory(reason),
             other => other,
         }
     }
 
-    pub(crate) fn chain_error(&self, cause: ChainError) -> AgentError {
+    /// The error of a chain that did not complete. What is not explained by the chain itself loses the NPU.
+    pub fn chain_error(&self, cause: ChainError) -> AgentError {
         let reason = cause.to_string();
         match cause {
             ChainError::Ended { state, command, took } => state_error(state, command, took, self.limit, reason),
@@ -117,7 +116,7 @@ impl AccelDevice {
     ///
     /// # Errors
     /// As [`crate::agent::Agent::create_context`]. Kernel drivers that have no further context say so in many ways.
-    pub(crate) fn create_context(
+    pub fn create_context(
         &self,
         pdis: impl IntoIterator<Item = Option<u32>>,
         held: usize,

@@ -3,7 +3,8 @@
 //! Kernels use the same errors for an array that others have taken and for firmware that makes no context any more, as after a dispatch
 //! that hung the NPU. Only the list of contexts tells them apart.
 
-use super::node::{CallError, Node};
+use super::call_error::CallError;
+use super::node::Node;
 use amdxdna_sys::{DRM_AMDXDNA_QUERY_HW_CONTEXTS, amdxdna_drm_get_info, amdxdna_drm_query_hwctx};
 use bytemuck::Zeroable;
 use std::collections::BTreeSet;

@@ -2,6 +2,7 @@
 //!
 //! Calls go through the C library, so that a preload library can stand in for the kernel.
 
+use super::call_error::CallError;
 use super::recorder::Recorder;
 use aie_hal::OwningProcess;
 use amdxdna_sys::recording::Fields;
@@ -22,7 +23,7 @@ const ATTEMPTS: usize = 100;
 
 /// An accel node that is open for reading and writing.
 #[derive(Debug)]
-pub(crate) struct Node {
+pub struct Node {
     descriptor: RawFd,
     /// `None` where the descriptor is somebody else's. Closed when dropped; the kernel then frees all that was made through it.
     _file: Option<File>,
@@ -31,39 +32,6 @@ pub(crate) struct Node {
     recorder: Option<Recorder>,
     /// Who opened it. A forked child shares the open file, and what it asked the kernel for would happen to its parent.
     owner: OwningProcess,
-}
-
-/// A kernel call that failed.
-#[derive(Debug, thiserror::Error)]
-#[error("{call}: {cause}")]
-pub(crate) struct CallError {
-    /// Its name.
-    pub(crate) call: &'static str,
-    /// The kernel's error.
-    #[source]
-    pub(crate) cause: io::Error,
-}
-
-impl CallError {
-    /// The error number; 0 when there is none.
-    pub(crate) fn errno(&self) -> i32 {
-        self.cause.raw_os_error().unwrap_or_default()
-    }
-
-    /// Whether there was no memory, or no part of the heap, for the request.
-    pub(crate) fn is_no_memory(&self) -> bool {
-        match self.errno() {
-            libc::ENOMEM | libc::ENOSPC | libc::EPERM | libc::EMFILE | libc::ENFILE => true,
-            // Since Linux 7.2 heaps can grow, and a full one asks for the next.
-            libc::EAGAIN => self.call == amdxdna_drm_create_bo::NAME,
-            _ => false,
-        }
-    }
-
-    /// Whether the device behind the node is gone.
-    pub(crate) fn is_lost(&self) -> bool {
-        matches!(self.errno(), libc::ENODEV | libc::ENXIO | libc::EIO)
-    }
 }
 
 /// Whether a call that failed may succeed when it is retried at once.
@@ -93,7 +61,7 @@ impl Node {
     }
 
     /// A node that somebody else has opened, and closes.
-    pub(crate) fn borrowed(descriptor: RawFd) -> Self {
+    pub fn borrowed(descriptor: RawFd) -> Self {
         let owner = OwningProcess::current();
         Self { descriptor, _file: None, path: PathBuf::new(), recorder: None, owner }
     }
@@ -133,11 +101,14 @@ impl Node {
         }
     }
 
-    /// As [`Node::request`], for a caller whose structure may be of another version than this crate's.
+    /// As `request`, for a caller whose structure may be of another version than this crate's.
+    ///
+    /// # Errors
+    /// The kernel's.
     ///
     /// # Safety
     /// `argument` points to the structure of the request with this code.
-    pub(crate) unsafe fn raw_request(
+    pub unsafe fn raw_request(
         &self,
         call: &'static str,
         code: RequestCode,
@@ -175,7 +146,10 @@ impl Node {
 
     /// Rows of cores times columns, of which there are at most `columns`: the tiles of a context that has the whole array. npu1 shows a
     /// column more than contexts can have: it has no way to memory.
-    pub(crate) fn core_tiles(&self, columns: Option<usize>) -> Result<u32, CallError> {
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn core_tiles(&self, columns: Option<usize>) -> Result<u32, CallError> {
         let metadata: amdxdna_drm_query_aie_metadata = self.query(DRM_AMDXDNA_QUERY_AIE_METADATA)?;
         let columns = columns.unwrap_or(usize::MAX).min(metadata.cols.into());
         Ok(columns as u32 * u32::from(metadata.core.row_count))
@@ -223,7 +197,7 @@ unsafe fn mmap(
 
 /// Pages of this process. Unmapped when dropped.
 #[derive(Debug)]
-pub(crate) struct Mapping {
+pub struct Mapping {
     address: NonNull<u8>,
     bytes: usize,
 }
@@ -235,16 +209,22 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Reserves addresses without memory and without access.
-    pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// The system's, when the process may have no more addresses.
+    pub fn reserve(bytes: usize) -> io::Result<Self> {
         // SAFETY: the kernel chooses free addresses.
         unsafe { Self::reserve_at(None, bytes) }
     }
 
     /// As [`Mapping::reserve`]; at `place`, over what is there.
     ///
+    /// # Errors
+    /// As there.
+    ///
     /// # Safety
     /// What is mapped at `place` is unused.
-    pub(crate) unsafe fn reserve_at(place: Option<NonNull<u8>>, bytes: usize) -> io::Result<Self> {
+    pub unsafe fn reserve_at(place: Option<NonNull<u8>>, bytes: usize) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: as the caller promises.
         let address = unsafe { mmap(place, bytes, libc::PROT_NONE, flags, -1, 0) }?;
@@ -259,22 +239,22 @@ impl Mapping {
     }
 
     /// The first byte.
-    pub(crate) fn address(&self) -> NonNull<u8> {
+    pub fn address(&self) -> NonNull<u8> {
         self.address
     }
 
     /// Its number, for the kernel.
-    pub(crate) fn number(&self) -> u64 {
+    pub fn number(&self) -> u64 {
         self.address.as_ptr().expose_provenance() as u64
     }
 
     /// Its length in bytes.
-    pub(crate) fn length(&self) -> usize {
+    pub fn length(&self) -> usize {
         self.bytes
     }
 
     /// Leaves it mapped for the rest of the process.
-    pub(crate) fn leak(self) {
+    pub fn leak(self) {
         std::mem::forget(self);
     }
 }

@@ -1,10 +1,11 @@
 //! Finds how the end of a chain can be waited for, with a kernel that configures nothing and has no instructions.
 
+use super::call_error::CallError;
 use super::command_buffer::CommandBuffer;
 use super::completion::{Submitted, WaitError, WaitMethod};
 use super::context::HardwareContext;
 use super::device::ChainError;
-use super::node::{CallError, Node};
+use super::node::Node;
 use crate::agent::{AgentError, Packet, PdiRef};
 use aie_hal::format::cdo::CdoBuilder;
 use aie_hal::format::instructions::{Header, InstructionWriter};
@@ -13,17 +14,22 @@ use amdxdna_sys::recording::{READ, WRITE};
 use std::time::{Duration, Instant};
 
 /// How long the probe may take: contexts and firmware need tens of milliseconds, the kernel driver's watchdog two seconds.
-pub(crate) const PROBE_LIMIT: Duration = Duration::from_secs(10);
+pub const PROBE_LIMIT: Duration = Duration::from_secs(10);
 
 /// A kernel that does nothing.
-pub(crate) struct NopKernel {
-    pub(crate) pdi: Vec<u8>,
-    pub(crate) instructions: Vec<u8>,
+pub struct NopKernel {
+    /// Its PDI.
+    pub pdi: Vec<u8>,
+    /// Its instruction stream.
+    pub instructions: Vec<u8>,
 }
 
 impl NopKernel {
     /// For the generation that XRT calls `aie2`, or a later one.
-    pub(crate) fn new(is_aie2: bool) -> Result<Self, AgentError> {
+    ///
+    /// # Errors
+    /// [`AgentError::Unsupported`] when it cannot be built.
+    pub fn new(is_aie2: bool) -> Result<Self, AgentError> {
         let failed = |cause: String| {
             AgentError::Unsupported(format!("the kernel for the test dispatch cannot be built: {cause}"))
         };
@@ -35,14 +41,14 @@ impl NopKernel {
 }
 
 /// Its dispatch with the instructions at this device address, in a context whose first PDI is the kernel's.
-pub(crate) fn nop_packet(instructions: u64, instruction_bytes: usize) -> Packet {
+pub fn nop_packet(instructions: u64, instruction_bytes: usize) -> Packet {
     let pdi = PdiRef { address: 0, bytes: 0 };
     Packet { pdi_index: 0, pdi, instructions, instruction_bytes, arguments: (0, 0) }
 }
 
 /// Why the probe found nothing. The device may still work on the command buffers, until the context is destroyed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ProbeError {
+pub enum ProbeError {
     /// A kernel call failed.
     #[error("a test dispatch: {0}")]
     Call(#[source] CallError),
@@ -59,15 +65,18 @@ pub(crate) enum ProbeError {
 
 /// What the probe found.
 #[derive(Debug)]
-pub(crate) struct Probed {
+pub struct Probed {
     /// The method that waited for the dispatch.
-    pub(crate) wait_method: WaitMethod,
+    pub wait_method: WaitMethod,
     /// Why it did not complete, if it did not.
-    pub(crate) failure: Option<ChainError>,
+    pub failure: Option<ChainError>,
 }
 
 /// Runs `packet`, of a [`NopKernel`] whose PDI is the first of `context`, and finds the method that waits for it.
-pub(crate) fn find_wait_method(
+///
+/// # Errors
+/// [`ProbeError`].
+pub fn find_wait_method(
     node: &Node,
     context: HardwareContext,
     [command, chain]: [&CommandBuffer; 2],
@@ -113,7 +122,8 @@ mod tests {
         let node = Arc::new(Node::borrowed(-1));
         let [command, list] = [1, 2].map(|handle| {
             let page = NonNull::from(Box::leak(Box::new([u32::MAX; Words::COUNT]))).cast();
-            CommandBuffer::of_test_memory(&node, handle, 0, page)
+            // SAFETY: the page was just leaked.
+            unsafe { CommandBuffer::of_test_memory(&node, handle, 0, page) }
         });
         let packet = nop_packet(0x400_0000, 16);
         let context = HardwareContext { handle: 5, timeline: 9 };

@@ -1,6 +1,6 @@
 //! Takes down the calls of an open node, for a bug report.
 
-use super::node::CallError;
+use super::call_error::CallError;
 use amdxdna_sys::layout::ioctls;
 use amdxdna_sys::recording::{Fields, MMAP, OK, OPEN, RecordedCall};
 use amdxdna_sys::{Request, amdxdna_drm_get_bo_info};

@@ -9,11 +9,12 @@
 use super::in_flight::Ended;
 use super::{DirectAgent, Ready, State};
 use crate::accel::bo::{Bo, BoKind};
+use crate::accel::call_error::CallError;
 use crate::accel::command_buffer::CommandBuffer;
 use crate::accel::context::{HardwareContext, is_exhausted};
 use crate::accel::device::AccelDevice;
 use crate::accel::holders::why_exhausted;
-use crate::accel::node::{CallError, Mapping, Node};
+use crate::accel::node::{Mapping, Node};
 use crate::accel::probe::{NopKernel, PROBE_LIMIT, Probed, find_wait_method, nop_packet};
 use crate::accel::recorder::Recorder;
 use crate::agent::{Agent, AgentError, AgentInfo, AgentStatus};
@@ -94,7 +95,7 @@ fn agent(node: Arc<Node>, arch: &Arch, limit: Duration, opening: Opening) -> Res
         name: arch.name.clone(),
         library: path.clone(),
         runtime: format!("amdxdna kernel driver{}{waits}", firmware(&node)),
-        interface: None,
+        streams_apart: false,
         data_bytes: memory_bytes(),
         data_granule: PAGE,
         heap_bytes: DEV_MEM_SIZE,

@@ -68,10 +68,10 @@ fn instruction_streams_share_allocations_and_begin_where_firmware_takes_them() {
 
 /// A runtime that looks instructions up by the address of their buffer gets a buffer for each, and so do long ones.
 #[rstest]
-#[case::of_a_later_runtime(PacketInterface::KernelDispatch, 64)]
-#[case::long(PacketInterface::Ert, STREAM_UNIT + 1)]
-fn some_instruction_streams_have_a_buffer_of_their_own(#[case] interface: PacketInterface, #[case] bytes: usize) {
-    let (agent, pool) = pool_with(|info| info.interface = Some(interface));
+#[case::of_a_later_runtime(true, 64)]
+#[case::long(false, STREAM_UNIT + 1)]
+fn some_instruction_streams_have_a_buffer_of_their_own(#[case] streams_apart: bool, #[case] bytes: usize) {
+    let (agent, pool) = pool_with(|info| info.streams_apart = streams_apart);
     let blocks: Vec<_> = (0..10).map(|_| pool.instructions(bytes).unwrap()).collect();
     assert_eq!(agent.calls(Call::AllocateHeap), 10);
     assert!(blocks.iter().all(|block| (block.device_address as usize).is_multiple_of(HEAP_GRANULE)));

@@ -1,6 +1,7 @@
 //! The drivers this library carries.
 
 use aie_driver_mock::MockDriver;
+use aie_driver_rocr::Rocr;
 use aie_driver_xdna::route::Route;
 use aie_driver_xdna::{XdnaDriver, selection};
 use aie_hal::driver::DriverRegistry;
@@ -20,12 +21,17 @@ fn simulated(arches: ArchRegistry) -> MockDriver {
 
 /// All drivers of this library. `route` is how real NPUs are reached when a URI does not say. `validate` puts the validation layer before each.
 pub fn registry(arches: ArchRegistry, route: Route, validate: bool) -> DriverRegistry {
-    with_npus(XdnaDriver::new(arches.clone()).route_by_default(route), arches, validate)
+    with_npus(npus(&arches, route), arches, validate)
 }
 
 /// The same for saying what the devices are: on an NPU nothing runs, and nothing is made there, before a kernel is loaded.
 pub fn looking(arches: ArchRegistry, route: Route) -> DriverRegistry {
-    with_npus(XdnaDriver::new(arches.clone()).route_by_default(route).looking(), arches, false)
+    with_npus(npus(&arches, route).looking(), arches, false)
+}
+
+/// The driver for real NPUs, with both ways to them. `route` is the one when a URI does not say.
+pub fn npus(arches: &ArchRegistry, route: Route) -> XdnaDriver {
+    XdnaDriver::new(arches.clone()).with_runtime(Rocr::default()).route_by_default(route)
 }
 
 fn with_npus(xdna: XdnaDriver, arches: ArchRegistry, validate: bool) -> DriverRegistry {

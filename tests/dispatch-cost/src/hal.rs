@@ -2,6 +2,7 @@
 
 use crate::rounds::{Measured, Rounds};
 use crate::{BYTES, expected, kernel};
+use aie_driver_rocr::Rocr;
 use aie_driver_xdna::XdnaDriver;
 use aie_hal::{
     ArchRegistry, BindingTable, Buffer, BufferParams, BufferRef, CommandList, DeviceUri, Driver, Submission,
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 /// Runs all rounds: one submission each, and a wait for its end.
 pub fn run(uri: &str, rounds: &Rounds) -> Result<Measured> {
-    let driver = XdnaDriver::new(ArchRegistry::builtin());
+    let driver = XdnaDriver::new(ArchRegistry::builtin()).with_runtime(Rocr::default());
     let device = driver.open(&DeviceUri::parse(uri)?)?.into_iter().next().context("the URI names no device")?;
     let queue = device.create_queue()?;
     let executable = device.load_executable(&kernel(device.arch()))?;

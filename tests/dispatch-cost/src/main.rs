@@ -12,7 +12,7 @@ mod plain;
 mod rounds;
 
 use aie_conformance::kernels::TestKernel;
-use aie_driver_xdna::settings::AIE_HAL_LIBHSA_PATH;
+use aie_driver_rocr::settings::AIE_HAL_LIBHSA_PATH;
 use aie_hal::{Arch, ArchRegistry, KernelArtifact};
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};

@@ -7,7 +7,7 @@
 
 use crate::rounds::{Measured, Rounds};
 use crate::{BYTES, expected, generation, kernel};
-use aie_driver_xdna::session::{Discovered, Session};
+use aie_driver_rocr::session::{Discovered, Session};
 use anyhow::{Context, Result, bail, ensure};
 use hsa_sys::*;
 use libloading::Library;

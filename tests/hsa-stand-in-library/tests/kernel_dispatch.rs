@@ -3,7 +3,8 @@
 mod rig;
 
 use aie_conformance::kernels::{TestKernel, artifact};
-use aie_driver_xdna::agent::{Agent, AgentError, PacketInterface};
+use aie_driver_rocr::interface::PacketInterface;
+use aie_driver_xdna::agent::{Agent, AgentError};
 use aie_hal::MemoryPool;
 use aie_hal::format::cdo::CdoBuilder;
 use aie_hal::format::pdi;

@@ -4,7 +4,7 @@
 mod rig;
 
 use aie_conformance::kernels::TestKernel;
-use aie_driver_xdna::session::Session;
+use aie_driver_rocr::session::Session;
 use aie_hal::ArchRegistry;
 use hsa_sys::*;
 use rstest::rstest;

@@ -2,6 +2,7 @@
 
 use aie_conformance::kernels::TestKernel;
 use aie_conformance::rig::store;
+use aie_driver_rocr::Rocr;
 use aie_driver_xdna::XdnaDriver;
 use aie_hal::{
     ArchRegistry, BindingTable, Buffer, BufferParams, CommandList, Device, DeviceUri, Driver, Executable, Queue,
@@ -21,7 +22,7 @@ pub struct Target {
 impl Target {
     /// Opens the first device of `uri`.
     pub fn open(uri: &str) -> Result<Self> {
-        let driver = XdnaDriver::new(ArchRegistry::builtin());
+        let driver = XdnaDriver::new(ArchRegistry::builtin()).with_runtime(Rocr::default());
         let device = driver.open(&DeviceUri::parse(uri)?)?.into_iter().next().context("the URI names no device")?;
         Ok(Self { device })
     }

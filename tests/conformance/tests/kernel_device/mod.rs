@@ -1,6 +1,7 @@
 //! What the suites on the simulated kernel device share: they need its preload library, so they are no part of a plain `cargo test`.
 
 use aie_conformance::{Backend, Exclusion, Tag};
+use aie_driver_rocr::Rocr;
 use aie_driver_xdna::XdnaDriver;
 use aie_driver_xdna::route::Route;
 use aie_hal::ArchRegistry;
@@ -44,7 +45,7 @@ const EXCLUSIONS: &[Exclusion] = &[
 /// The driver for real NPUs on `route`, with what `more` says of it. It opens listed URIs on this route too: both routes at once
 /// would compete for the contexts of one NPU.
 pub fn backend(name: &str, uri: &str, route: Route, more: &[Tag]) -> Backend {
-    let driver = XdnaDriver::new(ArchRegistry::builtin()).route_by_default(route);
+    let driver = XdnaDriver::new(ArchRegistry::builtin()).with_runtime(Rocr::default()).route_by_default(route);
     Backend::new(name, Arc::new(driver), uri)
         .tags(TAGS)
         .tags(more)

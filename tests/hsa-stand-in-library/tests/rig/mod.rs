@@ -2,11 +2,10 @@
 //! agent with kernels and memory.
 
 use aie_conformance::kernels::TestKernel;
-use aie_driver_xdna::agent::{
-    Agent, AgentError, Allocation, Chain, ContextId, DispatchArgument, Packet, PacketInterface, PdiRef,
-};
-use aie_driver_xdna::kernel_dispatch::KernelDispatchAgent;
-use aie_driver_xdna::session::{Discovered, Session};
+use aie_driver_rocr::interface::PacketInterface;
+use aie_driver_rocr::kernel_dispatch::KernelDispatchAgent;
+use aie_driver_rocr::session::{Discovered, Session};
+use aie_driver_xdna::agent::{Agent, AgentError, Allocation, Chain, ContextId, DispatchArgument, Packet, PdiRef};
 use aie_hal::{Arch, ArchRegistry, KernelArtifact, MemoryPool};
 use hsa_sys::HsaApi;
 use libloading::Library;

@@ -115,10 +115,11 @@ pub const SECTIONS: [&str; 10] = [
 ];
 
 /// The packages that declare variables, and their folders.
-const PACKAGES: [(&str, &str); 5] = [
+const PACKAGES: [(&str, &str); 6] = [
     ("aie-ggml-bridge", "ggml-bridge"),
     ("aie-jit-iron", "jit-iron"),
     ("aie-driver-xdna", "driver-xdna"),
+    ("aie-driver-rocr", "driver-xdna/rocr"),
     ("aie-hal", "hal"),
     ("xtask", "tests/xtask"),
 ];

@@ -3,8 +3,8 @@
 //! The trials are the library's own, which runs them when it first needs to know. On an NPU their outcomes are kept for it.
 
 use crate::output::{complain, counted, json, say};
+use aie_driver_xdna::SCHEME;
 use aie_driver_xdna::route::Route;
-use aie_driver_xdna::{SCHEME, XdnaDriver};
 use aie_hal::{Arch, ArchRegistry, Clocks, Device, DeviceUri, Driver, Environment};
 use aie_jit_native::codegen::LoopForm;
 use clap::Args;
@@ -181,7 +181,7 @@ impl Bench {
         let is_npu = uri.scheme() == SCHEME;
         // On an NPU as trials do: what `runtime=` and others say is not tested.
         let driver: Arc<dyn Driver> = match is_npu {
-            true => Arc::new(XdnaDriver::new(arches.clone()).route_by_default(Route::Direct)),
+            true => Arc::new(drivers::npus(&arches, Route::Direct)),
             false => Arc::clone(
                 drivers::registry(arches.clone(), Route::Direct, false)
                     .driver(uri.scheme(), named)

@@ -8,9 +8,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates that are installed or linked into what is, and the project's commands; package and folder.
-const READERS: [(&str, &str); 9] = [
+const READERS: [(&str, &str); 10] = [
     ("aie-hal", "hal"),
-    ("aie-driver-xdna", "driver-xdna"),
+    ("aie-driver-xdna", "driver-xdna/src"),
+    ("aie-driver-rocr", "driver-xdna/rocr/src"),
     ("aie-driver-mock", "driver-mock/src"),
     ("aie-ops", "ops"),
     ("aie-jit-iron", "jit-iron"),
@@ -21,9 +22,10 @@ const READERS: [(&str, &str); 9] = [
 ];
 
 /// Folders of the crates in the product.
-const PRODUCT: [&str; 7] = [
+const PRODUCT: [&str; 8] = [
     "hal/src",
     "driver-xdna/src",
+    "driver-xdna/rocr/src",
     "driver-mock/src",
     "ops/src",
     "jit-iron/src",

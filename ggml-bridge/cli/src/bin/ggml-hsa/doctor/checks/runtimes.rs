@@ -3,8 +3,8 @@
 use super::super::finding::Finding;
 use super::super::machine::Machine;
 use super::ggml::library_folders;
+use aie_driver_rocr::settings::{AIE_HAL_LIBHSA_PATH, ROCM_PATH};
 use aie_driver_xdna::route::Route;
-use aie_driver_xdna::settings::{AIE_HAL_LIBHSA_PATH, ROCM_PATH};
 use aie_jit_iron::iron::WORKER;
 use aie_jit_iron::settings::{GGML_HSA_IRON_DIR, GGML_HSA_JIT_PYTHON, MLIR_AIE_INSTALL_DIR};
 use ggml_hsa::settings::PATH;

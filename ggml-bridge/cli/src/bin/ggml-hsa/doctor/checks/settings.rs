@@ -2,8 +2,9 @@
 
 use super::super::finding::Finding;
 use super::super::machine::Machine;
+use aie_driver_rocr::settings::{AIE_HAL_LIBHSA_PATH, IREE_HAL_AMDGPU_LIBHSA_PATH};
 use aie_driver_xdna::selection::Inventory;
-use aie_driver_xdna::settings::{AIE_HAL_LIBHSA_PATH, AIE_HAL_VISIBLE_DEVICES, IREE_HAL_AMDGPU_LIBHSA_PATH};
+use aie_driver_xdna::settings::AIE_HAL_VISIBLE_DEVICES;
 use aie_hal::environment::Variable;
 use aie_jit_iron::settings::{
     GGML_HSA_IRON_DIR, GGML_HSA_JIT_WORKER, GGML_HSA_KERNEL_DIR, MLIR_AIE_INSTALL_DIR, PEANO_INSTALL_DIR,

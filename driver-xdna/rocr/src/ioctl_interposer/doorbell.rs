@@ -1,11 +1,12 @@
 //! A doorbell in progress: the command buffers ROCR gets, what is filled in before the kernel sees them, and how it ends.
 
-use crate::accel::command_buffer::{CommandBuffer, UNTOUCHED};
-use crate::accel::completion::{Submitted, WaitMethod};
-use crate::accel::context::HardwareContext;
-use crate::accel::device::ChainError;
-use crate::accel::node::{CallError, Node};
-use crate::agent::{DispatchArgument, Packet};
+use aie_driver_xdna::accel::call_error::CallError;
+use aie_driver_xdna::accel::command_buffer::{CommandBuffer, UNTOUCHED};
+use aie_driver_xdna::accel::completion::{Submitted, WaitMethod};
+use aie_driver_xdna::accel::context::HardwareContext;
+use aie_driver_xdna::accel::device::ChainError;
+use aie_driver_xdna::accel::node::Node;
+use aie_driver_xdna::agent::{DispatchArgument, Packet};
 use amdxdna_sys::ert::{self, chain, opcode, start_cu};
 use amdxdna_sys::{Request, RequestCode, amdxdna_drm_exec_cmd};
 use std::sync::Arc;

@@ -8,7 +8,7 @@
 //! that gives out device addresses of its own (amdxdna's `force_iova`) reports them by `GET_BO_INFO`. ROCR gets the process's
 //! address, by which it finds the buffer for the kernel driver, and the interposer puts the device's into the command.
 
-use crate::accel::node::Mapping;
+use aie_driver_xdna::accel::node::Mapping;
 use amdxdna_sys::limits::PAGE;
 use rangemap::RangeMap;
 use std::io;

@@ -1,8 +1,8 @@
 //! The one queue of an agent: its packets and their payloads, its doorbell, and setting it back.
 
 use super::data_memory::DataMemory;
-use crate::agent::{DispatchArgument, Packet};
 use crate::ioctl_interposer::Dispatch;
+use aie_driver_xdna::agent::{DispatchArgument, Packet};
 use amdxdna_sys::ert::TRANSACTION;
 use amdxdna_sys::limits::{DEV_MEM_BASE, DEV_MEM_SIZE};
 use hsa_sys::*;

@@ -1,7 +1,7 @@
 //! A started HSA runtime: `hsa_init` to `hsa_shut_down`, its AIE agents and their pools.
 
-use crate::agent::{AgentError, AgentInfo, PacketInterface};
-use crate::interface::{self, RuntimeVersion};
+use crate::interface::{self, PacketInterface, RuntimeVersion};
+use aie_driver_xdna::agent::{AgentError, AgentInfo};
 use aie_hal::OwningProcess;
 use hsa_sys::*;
 use std::ffi::c_void;
@@ -183,7 +183,8 @@ impl Session {
             name,
             library: self.library.clone(),
             runtime: self.version.to_string(),
-            interface: Some(self.interface),
+            // Later runtimes look instructions up by the address of their buffer.
+            streams_apart: self.interface == PacketInterface::KernelDispatch,
             data_bytes: data_bytes as u64,
             data_granule,
             heap_bytes,

@@ -17,8 +17,8 @@
 //! A development build can carry the version of one row and the packets of another. [`AIE_HAL_PACKET_INTERFACE`] names the packets
 //! of such a build; the rejection of runtimes that process none does not apply then, and the self-test still does.
 
-use crate::agent::{AgentError, PacketInterface};
 use crate::settings::AIE_HAL_PACKET_INTERFACE;
+use aie_driver_xdna::agent::AgentError;
 use aie_hal::Environment;
 use hsa_sys::*;
 use std::ffi::{CStr, c_char};
@@ -31,6 +31,15 @@ const LAST_ERT: ExtensionVersion = ExtensionVersion { major: 1, minor: 15 };
 
 /// The newest one whose kernel dispatch packets are known to be those of this driver.
 const LAST_KERNEL_DISPATCH: ExtensionVersion = ExtensionVersion { major: 1, minor: 26 };
+
+/// How a runtime takes its packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PacketInterface {
+    /// `hsa_amd_aie_ert_packet_t` of ROCm 7.0 to 7.2.
+    Ert,
+    /// `hsa_amd_aie_kernel_dispatch_packet_t` of ROCR from 2026.
+    KernelDispatch,
+}
 
 /// Version of AMD's extension interface; not the version of ROCm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -16,9 +16,9 @@
 mod doorbell;
 mod queue;
 
-use crate::accel::device::state_error;
-use crate::agent::{Agent, AgentError, AgentInfo, AgentStatus, Allocation, Chain, ContextId, Packet, PdiRef};
 use crate::session::{Discovered, Session};
+use aie_driver_xdna::accel::device::state_error;
+use aie_driver_xdna::agent::{Agent, AgentError, AgentInfo, AgentStatus, Allocation, Chain, ContextId, Packet, PdiRef};
 use aie_hal::MemoryPool;
 use doorbell::Doorbell;
 use hsa_sys::*;

@@ -1,7 +1,7 @@
 //! A queue of the runtime and the kernel arguments of its packets: the places where bytes are written for it.
 
-use crate::agent::{AgentError, DispatchArgument, Packet, PdiRef};
 use crate::session::Session;
+use aie_driver_xdna::agent::{AgentError, DispatchArgument, Packet, PdiRef};
 use hsa_sys::*;
 use std::ffi::c_void;
 use std::ptr::NonNull;

@@ -10,19 +10,19 @@
 mod data_memory;
 mod packet_queue;
 
-use crate::accel::bo::device_address_of;
-use crate::accel::completion::WaitMethod;
-use crate::accel::context::HardwareContext;
-use crate::accel::device::AccelDevice;
-use crate::accel::node::CallError;
-use crate::accel::probe::{NopKernel, PROBE_LIMIT, Probed, find_wait_method, nop_packet};
-use crate::agent::{
-    AT_EXIT_LIMIT, Agent, AgentError, AgentInfo, AgentStatus, Allocation, Caches, Chain, ContextId, CpuCaches, Packet,
-    PdiRef,
-};
 use crate::ioctl_interposer::{CommandBuffers, Interposer};
 use crate::session::{Discovered, Session};
 use aie_device_memory::Region;
+use aie_driver_xdna::accel::bo::device_address_of;
+use aie_driver_xdna::accel::call_error::CallError;
+use aie_driver_xdna::accel::completion::WaitMethod;
+use aie_driver_xdna::accel::context::HardwareContext;
+use aie_driver_xdna::accel::device::AccelDevice;
+use aie_driver_xdna::accel::probe::{NopKernel, PROBE_LIMIT, Probed, find_wait_method, nop_packet};
+use aie_driver_xdna::agent::{
+    AT_EXIT_LIMIT, Agent, AgentError, AgentInfo, AgentStatus, Allocation, Caches, Chain, ContextId, CpuCaches, Packet,
+    PdiRef,
+};
 use aie_hal::MemoryPool;
 use data_memory::DataMemory;
 use hsa_sys::*;

@@ -2,10 +2,10 @@
 //! passes the interposer fails on it, and so is distinguished from what the interposer answers.
 
 use super::*;
-use crate::accel::bo::device_address_of;
-use crate::accel::command_buffer::{CommandBuffer, UNTOUCHED, Words};
-use crate::accel::node::CallError;
-use crate::agent::{DispatchArgument, Packet, PdiRef};
+use aie_driver_xdna::accel::bo::device_address_of;
+use aie_driver_xdna::accel::call_error::CallError;
+use aie_driver_xdna::accel::command_buffer::{CommandBuffer, UNTOUCHED, Words};
+use aie_driver_xdna::agent::{DispatchArgument, Packet, PdiRef};
 use amdxdna_sys::ert::{self, chain, opcode, start_cu};
 use amdxdna_sys::{
     AMDXDNA_BO_CMD, DRM_AMDXDNA_QUERY_AIE_METADATA, DRM_AMDXDNA_QUERY_AIE_VERSION, Request, amdxdna_drm_config_hwctx,
@@ -72,7 +72,8 @@ fn command_buffers(count: u32) -> CommandBuffers {
     let page = |index| {
         let page = NonNull::from(Box::leak(Box::new([u32::MAX; Words::COUNT]))).cast();
         let map_offset = 0x1_0000_0000 + u64::from(index) * PAGE as u64;
-        CommandBuffer::of_test_memory(&buffers.node(), 100 + index, map_offset, page)
+        // SAFETY: the page was just leaked.
+        unsafe { CommandBuffer::of_test_memory(&buffers.node(), 100 + index, map_offset, page) }
     };
     let pages = (0..count).map(page).collect();
     buffers.put_back(None, pages);

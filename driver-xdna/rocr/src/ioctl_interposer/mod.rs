@@ -41,11 +41,11 @@ mod import_slots;
 use doorbell::Ringing;
 pub(crate) use doorbell::{CommandBuffers, Dispatch};
 
-use crate::accel::completion::WaitMethod;
-use crate::accel::context::HardwareContext;
-use crate::accel::device::ChainError;
-use crate::accel::node::Node;
-use crate::agent::AgentError;
+use aie_driver_xdna::accel::completion::WaitMethod;
+use aie_driver_xdna::accel::context::HardwareContext;
+use aie_driver_xdna::accel::device::ChainError;
+use aie_driver_xdna::accel::node::Node;
+use aie_driver_xdna::agent::AgentError;
 use hsa_sys::HsaApi;
 use parking_lot::Mutex;
 use std::cell::RefCell;

@@ -4,7 +4,7 @@
 //! index was checked, and a panic nevertheless would end the process at the C boundary, with its message.
 
 use super::{Activity, INTERPOSER, Interposer, Offset, PLACEHOLDER_CONTEXT, Ringing, with_activity};
-use crate::accel::command_buffer::CommandBuffer;
+use aie_driver_xdna::accel::command_buffer::CommandBuffer;
 use amdxdna_sys::limits::PAGE;
 use amdxdna_sys::{
     AMDXDNA_BO_CMD, DRM_AMDXDNA_QUERY_AIE_VERSION, Request, RequestCode, amdxdna_drm_config_hwctx,
