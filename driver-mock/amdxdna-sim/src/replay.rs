@@ -234,7 +234,7 @@ impl Player {
     fn request(&mut self, file: &File, recorded: &RecordedCall) -> Result<RecordedCall, &'static str> {
         let (call, mut bytes) = recorded.request().ok_or("no request has this name")?;
         let before = bytes.clone();
-        let structure = layout::Struct::named(call.structure).ok_or("its structure is not known")?;
+        let structure = layout::structure(call.structure).ok_or("its structure is not known")?;
         let mut point_at = |name: &str, address: u64| {
             let field = structure.fields.iter().find(|field| field.rust_name == name).ok_or("a field is missing")?;
             bytes[field.offset..field.offset + field.size].copy_from_slice(&address.to_le_bytes()[..field.size]);

@@ -20,7 +20,7 @@ macro_rules! structures {
                 }
             }
 
-            impl $crate::layout::Declared for $name {
+            impl $crate::declaration::Declared for $name {
                 const STRUCTURE: &'static str = stringify!($name);
                 const SINCE: Option<&'static str> = structures!(@since $($since)?);
             }
@@ -32,20 +32,20 @@ macro_rules! structures {
             })?
         )*
 
-        pub(crate) const STRUCTS: &[$crate::layout::Struct] = &[$($crate::layout::Struct {
+        pub(crate) const STRUCTS: &[$crate::declaration::Struct] = &[$($crate::declaration::Struct {
             name: stringify!($name),
             size: size_of::<$name>(),
             align: align_of::<$name>(),
-            fields: &[$($crate::layout::Field {
+            fields: &[$($crate::declaration::Field {
                 rust_name: stringify!($field),
                 offset: ::std::mem::offset_of!($name, $field),
-                size: $crate::layout::field_size(|value: &$name| &value.$field),
+                size: $crate::declaration::field_size(|value: &$name| &value.$field),
             }),*],
             since: structures!(@since $($since)?),
         }),*];
 
-        pub(crate) const IOCTLS: &[$crate::layout::Ioctl] = &[$($(
-            $crate::layout::Ioctl::of::<$name>(concat!($prefix, $text)),
+        pub(crate) const IOCTLS: &[$crate::declaration::Ioctl] = &[$($(
+            $crate::declaration::Ioctl::of::<$name>(concat!($prefix, $text)),
         )?)*];
     };
     (@since) => { None };
@@ -57,7 +57,7 @@ macro_rules! constants {
     ($($(#[$doc:meta])* $([since $since:literal])? $name:ident: $type:ty = $value:expr;)*) => {
         $($(#[$doc])* pub const $name: $type = $value;)*
 
-        pub(crate) const CONSTANTS: &[$crate::layout::Constant] = &[$($crate::layout::Constant {
+        pub(crate) const CONSTANTS: &[$crate::declaration::Constant] = &[$($crate::declaration::Constant {
             name: stringify!($name),
             value: $value as u64,
             since: structures!(@since $($since)?),

@@ -1,6 +1,6 @@
 //! The DRM core, as far as an accel node has it: `drm/drm.h`.
 
-use crate::layout::Ioctl;
+use crate::declaration::Ioctl;
 
 /// Number of PRIME_HANDLE_TO_FD; its structure serves two requests.
 pub const PRIME_HANDLE_TO_FD: u32 = 0x2d;

@@ -3,94 +3,9 @@
 //! The tables are made by the macros that declare the items, from the Rust types themselves. A program can turn them into C and
 //! have a compiler compare them with real headers.
 
-use crate::{Direction, Request, RequestCode, accel, drm};
+pub use crate::declaration::{Constant, Field, Ioctl, Struct};
 
-/// A structure.
-#[derive(Debug, Clone, Copy)]
-pub struct Struct {
-    /// Its name in C and in this crate.
-    pub name: &'static str,
-    /// Bytes.
-    pub size: usize,
-    /// Bytes.
-    pub align: usize,
-    /// Its fields in order.
-    pub fields: &'static [Field],
-    /// The first kernel version whose header has it; `None` for what the driver's first header had.
-    pub since: Option<&'static str>,
-}
-
-impl Struct {
-    /// The structure with this name.
-    pub fn named(name: &str) -> Option<&'static Self> {
-        structs().find(|found| found.name == name)
-    }
-}
-
-/// A field of a [`Struct`].
-#[derive(Debug, Clone, Copy)]
-pub struct Field {
-    /// Its name in this crate: that of C, except that a Rust keyword has an underscore behind it.
-    pub rust_name: &'static str,
-    /// Bytes from the start of the structure.
-    pub offset: usize,
-    /// Bytes.
-    pub size: usize,
-}
-
-impl Field {
-    /// Its name in C.
-    pub fn c_name(&self) -> &'static str {
-        self.rust_name.strip_suffix('_').unwrap_or(self.rust_name)
-    }
-}
-
-/// A macro or a value of an enumeration.
-#[derive(Debug, Clone, Copy)]
-pub struct Constant {
-    /// Its name in C and in this crate.
-    pub name: &'static str,
-    /// Its value; signed ones are not used.
-    pub value: u64,
-    /// As [`Struct::since`].
-    pub since: Option<&'static str>,
-}
-
-/// A request.
-#[derive(Debug, Clone, Copy)]
-pub struct Ioctl {
-    /// Name of its macro in C: `DRM_IOCTL_AMDXDNA_CREATE_BO`.
-    pub c_name: &'static str,
-    /// Name without prefix, as in reports.
-    pub name: &'static str,
-    /// Its code.
-    pub code: RequestCode,
-    /// Name of its structure.
-    pub structure: &'static str,
-    /// As [`Struct::since`].
-    pub since: Option<&'static str>,
-}
-
-/// A structure of the kernel's headers.
-pub(crate) trait Declared {
-    /// As [`Struct::name`].
-    const STRUCTURE: &'static str;
-    /// As [`Struct::since`].
-    const SINCE: Option<&'static str>;
-}
-
-impl Ioctl {
-    pub(crate) const fn of<T: Request + Declared>(c_name: &'static str) -> Self {
-        Self { c_name, name: T::NAME, code: T::CODE, structure: T::STRUCTURE, since: T::SINCE }
-    }
-
-    /// A request of the DRM core, both ways, that shares its structure with another one.
-    pub(crate) const fn shared<T: Declared>(c_name: &'static str, number: u32) -> Self {
-        let (_, name) = c_name.split_at("DRM_IOCTL_".len());
-        let code = RequestCode::new(Direction::ReadWrite, number, size_of::<T>());
-        Self { c_name, name, code, structure: T::STRUCTURE, since: T::SINCE }
-    }
-}
+use crate::{accel, drm};
 
 /// One header of the kernel, with what this crate declares of it.
 #[derive(Debug, Clone, Copy)]
@@ -137,6 +52,11 @@ pub fn structs() -> impl Iterator<Item = &'static Struct> {
     HEADERS.iter().flat_map(|header| header.structs)
 }
 
+/// The structure with this name.
+pub fn structure(name: &str) -> Option<&'static Struct> {
+    structs().find(|found| found.name == name)
+}
+
 /// All constants.
 pub fn constants() -> impl Iterator<Item = &'static Constant> {
     HEADERS.iter().flat_map(|header| header.constants)
@@ -145,11 +65,6 @@ pub fn constants() -> impl Iterator<Item = &'static Constant> {
 /// All requests, those of the DRM core first.
 pub fn ioctls() -> impl Iterator<Item = &'static Ioctl> {
     HEADERS.iter().flat_map(Header::ioctls)
-}
-
-/// Bytes of a field: a function that selects it is enough.
-pub(crate) const fn field_size<S, F>(_: fn(&S) -> &F) -> usize {
-    size_of::<F>()
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@
 mod declare;
 
 pub mod accel;
+mod declaration;
 pub mod drm;
 pub mod ert;
 pub mod layout;

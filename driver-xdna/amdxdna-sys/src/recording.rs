@@ -13,7 +13,7 @@
 //! Besides requests there are [`OPEN`], [`MMAP`], and [`WRITE`] and [`READ`], by which the driver notes what it has put into a BO before
 //! a submission and found in it after.
 
-use crate::layout::{Ioctl, Struct, ioctls};
+use crate::layout::{self, Ioctl, Struct, ioctls};
 use crate::{AMDXDNA_INVALID_ADDR, accel, amdxdna_drm_get_bo_info};
 use std::fmt;
 use std::str::FromStr;
@@ -163,9 +163,9 @@ impl RecordedCall {
     /// The request `call` with its structure before and after it.
     pub fn of(call: &Ioctl, before: &[u8], after: &[u8], result: &str) -> Self {
         let mut recorded = Self::new(call.name, Fields::default(), result);
-        let Some(structure) = Struct::named(call.structure) else { return recorded };
+        let Some(structure) = layout::structure(call.structure) else { return recorded };
         recorded.given = Fields::of(structure, before, &LEFT_OUT);
-        let is_same = |field: &crate::layout::Field| {
+        let is_same = |field: &crate::declaration::Field| {
             let place = field.offset..field.offset + field.size;
             before.get(place.clone()) == after.get(place)
         };
@@ -190,7 +190,7 @@ impl RecordedCall {
     pub fn request(&self) -> Option<(&'static Ioctl, Vec<u8>)> {
         let call = ioctls().find(|call| call.name == self.name)?;
         let mut bytes = vec![0; call.code.bytes()];
-        let fields = Struct::named(call.structure)?.fields.iter();
+        let fields = layout::structure(call.structure)?.fields.iter();
         for field in fields.filter(|field| !LEFT_OUT.contains(&field.c_name())) {
             let value = self.given.number(field.c_name()).to_le_bytes();
             if field.size <= value.len() {
@@ -203,7 +203,7 @@ impl RecordedCall {
     /// Adds what GET_INFO has answered: the fields of a structure, or what is in memory.
     pub fn inform(&mut self, bytes: &[u8]) {
         let structure = ANSWERS.iter().find(|(param, _)| u64::from(*param) == self.given.number("param"));
-        match structure.and_then(|(_, name)| Struct::named(name)) {
+        match structure.and_then(|(_, name)| layout::structure(name)) {
             Some(structure) => self.answered.0.extend(Fields::of(structure, bytes, &[]).0),
             None => self.answered.push_data(bytes),
         }

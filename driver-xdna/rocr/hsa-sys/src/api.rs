@@ -1,6 +1,6 @@
 //! The function table and how it is filled.
 
-use crate::layout::{CType, Function};
+use crate::declaration::{CType, Function};
 use crate::*;
 use libloading::Library;
 use std::ffi::{CStr, c_char, c_void};

@@ -38,14 +38,14 @@ macro_rules! c_enums {
                 }
             }
 
-            impl $crate::layout::CType for $name {
+            impl $crate::declaration::CType for $name {
                 fn c_type() -> String {
                     stringify!($name).to_owned()
                 }
             }
         )*
 
-        pub(crate) const ENUMS: &[$crate::layout::Struct] = &[$($crate::layout::Struct {
+        pub(crate) const ENUMS: &[$crate::declaration::Struct] = &[$($crate::declaration::Struct {
             name: stringify!($name),
             size: size_of::<$name>(),
             align: align_of::<$name>(),
@@ -53,7 +53,7 @@ macro_rules! c_enums {
             later: None,
         },)*];
 
-        pub(crate) const ENUM_CONSTANTS: &[$crate::layout::Constant] = &[$($($crate::layout::Constant {
+        pub(crate) const ENUM_CONSTANTS: &[$crate::declaration::Constant] = &[$($($crate::declaration::Constant {
             name: stringify!($constant),
             value: $value,
             later: None,
@@ -68,7 +68,7 @@ macro_rules! c_constants {
     ($($(#[$doc:meta])* $([later: $later:expr])? $constant:ident: $type:ty = $value:expr,)*) => {
         $($(#[$doc])* pub const $constant: $type = $value;)*
 
-        pub(crate) const CONSTANTS: &[$crate::layout::Constant] = &[$($crate::layout::Constant {
+        pub(crate) const CONSTANTS: &[$crate::declaration::Constant] = &[$($crate::declaration::Constant {
             name: stringify!($constant),
             value: $value,
             later: c_constants!(@later $($later)?),
@@ -94,18 +94,18 @@ macro_rules! c_structs {
                 $($(#[$field_doc])* pub $field: $type,)*
             }
 
-            impl $crate::layout::CType for $name {
+            impl $crate::declaration::CType for $name {
                 fn c_type() -> String {
                     stringify!($name).to_owned()
                 }
             }
         )*
 
-        pub(crate) const STRUCTS: &[$crate::layout::Struct] = &[$($crate::layout::Struct {
+        pub(crate) const STRUCTS: &[$crate::declaration::Struct] = &[$($crate::declaration::Struct {
             name: stringify!($name),
             size: size_of::<$name>(),
             align: align_of::<$name>(),
-            fields: &[$($crate::layout::Field {
+            fields: &[$($crate::declaration::Field {
                 rust_name: stringify!($field),
                 offset: ::std::mem::offset_of!($name, $field),
                 size: size_of::<$type>(),
@@ -127,18 +127,18 @@ macro_rules! c_handles {
                 pub handle: u64,
             }
 
-            impl $crate::layout::CType for $name {
+            impl $crate::declaration::CType for $name {
                 fn c_type() -> String {
                     stringify!($name).to_owned()
                 }
             }
         )*
 
-        pub(crate) const HANDLES: &[$crate::layout::Struct] = &[$($crate::layout::Struct {
+        pub(crate) const HANDLES: &[$crate::declaration::Struct] = &[$($crate::declaration::Struct {
             name: stringify!($name),
             size: size_of::<$name>(),
             align: align_of::<$name>(),
-            fields: &[$crate::layout::Field {
+            fields: &[$crate::declaration::Field {
                 rust_name: "handle",
                 offset: ::std::mem::offset_of!($name, handle),
                 size: size_of::<u64>(),

@@ -3,84 +3,9 @@
 //! The tables are made by the macros that declare the items, from the Rust types themselves. A program can turn them
 //! into C and have a compiler compare them with the real headers, which is what `cargo xtask hsa-headers` does.
 
+pub use crate::declaration::{BitField, CType, Constant, Field, Function, Offset, Struct};
+
 use crate::{agent, api, memory, packet, queue, signal, status};
-
-/// A structure, a handle, or (without fields) an enumeration.
-#[derive(Debug, Clone, Copy)]
-pub struct Struct {
-    /// Its name in C and in this crate.
-    pub name: &'static str,
-    /// Bytes.
-    pub size: usize,
-    /// Bytes.
-    pub align: usize,
-    /// Its fields in order of declaration.
-    pub fields: &'static [Field],
-    /// Why the headers of ROCR 7.2 do not have it; `None` if they do.
-    pub later: Option<&'static str>,
-}
-
-/// A field of a [`Struct`].
-#[derive(Debug, Clone, Copy)]
-pub struct Field {
-    /// Its name in this crate: that of C, except that a Rust keyword has an underscore behind it.
-    pub rust_name: &'static str,
-    /// Bytes from the start of the structure.
-    pub offset: usize,
-    /// Bytes; 0 for a flexible array at the end.
-    pub size: usize,
-}
-
-impl Field {
-    /// Its name in C.
-    pub fn c_name(&self) -> &'static str {
-        self.rust_name.strip_suffix('_').unwrap_or(self.rust_name)
-    }
-}
-
-/// A field of a few bits inside a word that this crate declares as one number.
-#[derive(Debug, Clone, Copy)]
-pub struct BitField {
-    /// The structure.
-    pub structure: &'static str,
-    /// The field's name in C.
-    pub name: &'static str,
-    /// Bytes from the start of the structure to its word of 32 bits.
-    pub offset: usize,
-    /// The word with all bits of the field set and no other.
-    pub mask: u32,
-}
-
-/// A place in a structure that this crate knows and does not declare.
-#[derive(Debug, Clone, Copy)]
-pub struct Offset {
-    /// The structure's name in C.
-    pub structure: &'static str,
-    /// The field's name in C.
-    pub field: &'static str,
-    /// Bytes from the start of the structure.
-    pub offset: usize,
-}
-
-/// A constant of an enumeration or a macro.
-#[derive(Debug, Clone, Copy)]
-pub struct Constant {
-    /// Its name in C and in this crate.
-    pub name: &'static str,
-    /// Its value. All are non-negative and fit 32 bits.
-    pub value: u32,
-    /// Why the headers of ROCR 7.2 do not have it; `None` if they do.
-    pub later: Option<&'static str>,
-}
-
-/// A function of the table.
-#[derive(Debug, Clone, Copy)]
-pub struct Function {
-    /// Its symbol.
-    pub name: &'static str,
-    /// Writes its type in C without a name, as in `int (char *)`.
-    pub c_type: fn() -> String,
-}
 
 /// All structures, handles and enumerations.
 pub const STRUCTS: &[&[Struct]] = &[
@@ -116,62 +41,6 @@ pub const OFFSETS: &[Offset] = queue::OFFSETS;
 
 /// All functions.
 pub const FUNCTIONS: &[Function] = api::FUNCTIONS;
-
-/// Types with a spelling in C.
-pub trait CType {
-    /// The spelling, usable where C wants the name of a type.
-    fn c_type() -> String;
-}
-
-macro_rules! c_scalars {
-    ($($type:ty => $name:literal,)*) => {
-        $(impl CType for $type {
-            fn c_type() -> String {
-                $name.to_owned()
-            }
-        })*
-    };
-}
-
-c_scalars! {
-    () => "void",
-    bool => "_Bool",
-    // `char` is one or the other, depending on the architecture; no function here takes other bytes.
-    i8 => "char",
-    i32 => "int",
-    i64 => "int64_t",
-    u8 => "char",
-    u32 => "uint32_t",
-    u64 => "uint64_t",
-    usize => "size_t",
-    std::ffi::c_void => "void",
-}
-
-impl<T: CType> CType for *const T {
-    fn c_type() -> String {
-        // Behind the type, so that it also reads right for a pointer to a pointer.
-        format!("{} const *", T::c_type())
-    }
-}
-
-impl<T: CType> CType for *mut T {
-    fn c_type() -> String {
-        format!("{} *", T::c_type())
-    }
-}
-
-macro_rules! c_callbacks {
-    ($($argument:ident),*) => {
-        impl<R: CType, $($argument: CType),*> CType for Option<unsafe extern "C" fn($($argument),*) -> R> {
-            fn c_type() -> String {
-                format!("__typeof__({} (*)({}))", R::c_type(), [$($argument::c_type()),*].join(", "))
-            }
-        }
-    };
-}
-
-c_callbacks!(A, B);
-c_callbacks!(A, B, C);
 
 #[cfg(test)]
 mod tests {

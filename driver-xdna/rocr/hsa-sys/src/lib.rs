@@ -28,6 +28,7 @@ mod declare;
 
 mod agent;
 mod api;
+mod declaration;
 pub mod layout;
 mod memory;
 mod packet;

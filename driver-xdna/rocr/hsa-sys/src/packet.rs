@@ -3,8 +3,8 @@
 //! All packets are 64 bytes long and begin with a 16-bit header. The processor looks at the header first, so a writer
 //! fills the rest of the packet, and then stores the header with release ordering.
 
+use crate::declaration::BitField;
 use crate::hsa_signal_t;
-use crate::layout::BitField;
 use std::ffi::c_void;
 
 /// Why the headers of ROCR 7.2 lack an item.

@@ -39,7 +39,11 @@ c_structs! {
 /// `amd_queue_t`, whose first field the queue is. Source: `amd_hsa_queue.h`.
 pub const AMD_QUEUE_READ_DISPATCH_ID: usize = 0x80;
 
-pub(crate) const OFFSETS: &[crate::layout::Offset] = &[
-    crate::layout::Offset { structure: "amd_queue_t", field: "read_dispatch_id", offset: AMD_QUEUE_READ_DISPATCH_ID },
-    crate::layout::Offset { structure: "amd_queue_t", field: "hsa_queue", offset: 0 },
+pub(crate) const OFFSETS: &[crate::declaration::Offset] = &[
+    crate::declaration::Offset {
+        structure: "amd_queue_t",
+        field: "read_dispatch_id",
+        offset: AMD_QUEUE_READ_DISPATCH_ID,
+    },
+    crate::declaration::Offset { structure: "amd_queue_t", field: "hsa_queue", offset: 0 },
 ];
