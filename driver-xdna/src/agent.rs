@@ -9,7 +9,7 @@
 use aie_device_memory::Span;
 use aie_hal::{Clocks, MemoryPool, OwningProcess};
 use std::fmt::Debug;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
@@ -103,15 +103,6 @@ pub struct PdiRef {
     pub bytes: usize,
 }
 
-/// One kernel argument: a range of data memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DispatchArgument {
-    /// Device address.
-    pub address: u64,
-    /// Length in bytes.
-    pub bytes: u32,
-}
-
 /// One dispatch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet {
@@ -132,8 +123,8 @@ pub struct Packet {
 pub struct Chain {
     /// The dispatches: at least one, and no more than the limits of the generation allow.
     pub packets: Vec<Packet>,
-    /// The arguments of all packets.
-    pub arguments: Vec<DispatchArgument>,
+    /// The arguments of all packets: device addresses in data memory, each no longer than 32 bits can say.
+    pub arguments: Vec<Range<u64>>,
 }
 
 impl Chain {
@@ -163,7 +154,7 @@ impl Chain {
     }
 
     /// The arguments of one packet.
-    pub fn arguments_of(&self, packet: &Packet) -> &[DispatchArgument] {
+    pub fn arguments_of(&self, packet: &Packet) -> &[Range<u64>] {
         let (start, count) = packet.arguments;
         &self.arguments[start..start + count]
     }

@@ -8,7 +8,7 @@
 pub(crate) mod apart;
 pub(crate) mod rig;
 
-use crate::agent::{Agent, AgentError, AgentInfo, Allocation, Chain, ContextId, DispatchArgument, Packet, PdiRef};
+use crate::agent::{Agent, AgentError, AgentInfo, Allocation, Chain, ContextId, Packet, PdiRef};
 use aie_device_memory::{Region, Span};
 use aie_hal::MemoryPool;
 use aie_hal::artifact::Digest;
@@ -17,6 +17,7 @@ use aie_hal::format::instructions::InstructionStream;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::{Debug, Formatter};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -284,8 +285,8 @@ impl CpuAgent {
         }
         let mut allocations = vec![stream];
         let mut places = Vec::new();
-        for DispatchArgument { address, bytes } in arguments {
-            let found = state.place(*address, *bytes as usize);
+        for Range { start: address, end } in arguments {
+            let found = state.place(*address, (end - address) as usize);
             let (allocation, place) = found.ok_or_else(|| format!("an argument at {address:#x} is not allocated"))?;
             allocations.push(allocation);
             places.push(place);

@@ -31,6 +31,7 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
 use std::fmt::{Debug, Formatter};
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -180,7 +181,7 @@ impl ErtAgent {
     fn map_data(
         &self,
         ring: &mut MutexGuard<'_, Ring>,
-        place: std::ops::Range<usize>,
+        place: Range<usize>,
         bytes: usize,
     ) -> Result<NonNull<u8>, AgentError> {
         let (allocated, observed) =
@@ -239,9 +240,10 @@ impl ErtAgent {
         let instructions = ring.placeholder_instructions.addr().get() as u64;
         let (packets, api) = (&ring.packets, self.session.api());
         let packet = nop_packet(instructions, 64);
-        let dispatches = [0, 1].map(|slot| packets.write(slot, instructions, &packet, &[], &ring.data));
+        [0, 1].into_iter().for_each(|slot| packets.write(slot, instructions, &packet, &[]));
+        let chain = seen_by_device(&Chain { packets: vec![packet; 2], arguments: Vec::new() }, &ring.data);
         self.interposer
-            .ring(&mut ring.buffers, None, dispatches.to_vec(), self.accel.limit, || packets.ring(api, 2))
+            .ring(&mut ring.buffers, None, chain, self.accel.limit, || packets.ring(api, 2))
             .map_err(|problem| AgentError::failed(format!("in a trial dispatch: {problem}")))?;
         let read = packets.read_index(api);
         if read != 2 {
@@ -348,15 +350,15 @@ impl Agent for ErtAgent {
         let reserved = ring.buffers.reserve(count);
         reserved.map_err(|cause| self.accel.memory_error(&cause, &format!("command buffers for {count} packets")))?;
         let (packets, api) = (&ring.packets, self.session.api());
-        let mut dispatches = Vec::with_capacity(count);
         for (slot, packet) in chain.packets.iter().enumerate() {
             let start = ring.heap.range(..=packet.instructions).next_back();
             let buffer = start.map_or(packet.instructions, |(start, _)| *start);
-            dispatches.push(packets.write(slot, buffer, packet, chain.arguments_of(packet), &ring.data));
+            packets.write(slot, buffer, packet, chain.arguments_of(packet));
         }
+        let seen = seen_by_device(chain, &ring.data);
         let bell = || packets.ring(api, count);
         let context = Some((context, ring.wait_method));
-        let outcome = self.interposer.ring(&mut ring.buffers, context, dispatches, self.accel.limit, bell);
+        let outcome = self.interposer.ring(&mut ring.buffers, context, seen, self.accel.limit, bell);
         packets.rewind(api);
         outcome.map(|()| 0).map_err(|cause| self.accel.chain_error(cause))
     }
@@ -373,6 +375,19 @@ impl Agent for ErtAgent {
             self.accel.status.lose("the process is ending".to_owned());
             self.end(&mut ring, false);
         }
+    }
+}
+
+/// The chain with the device's addresses in place of the process's, which ROCR works with.
+fn seen_by_device(chain: &Chain, data: &DataMemory) -> Chain {
+    let packet = |packet: &Packet| Packet { instructions: device_address(packet.instructions), ..*packet };
+    let argument = |range: &Range<u64>| {
+        let start = data.seen_by_device(range.start);
+        start..start + (range.end - range.start)
+    };
+    Chain {
+        packets: chain.packets.iter().map(packet).collect(),
+        arguments: chain.arguments.iter().map(argument).collect(),
     }
 }
 

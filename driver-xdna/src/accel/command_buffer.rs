@@ -9,11 +9,12 @@ use super::call_error::CallError;
 use super::context::HardwareContext;
 use super::device::ChainError;
 use super::node::Node;
-use crate::agent::{DispatchArgument, Packet};
+use crate::agent::Packet;
 use aie_hal::device::dispatch_words;
 use amdxdna_sys::ert::{self, chain, opcode, start_cu, state};
 use amdxdna_sys::limits::PAGE;
 use amdxdna_sys::{AMDXDNA_CMD_SUBMIT_EXEC_BUF, amdxdna_drm_exec_cmd};
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,7 +140,7 @@ impl Words {
     }
 
     /// Writes the command of one dispatch.
-    pub fn write_dispatch(self, packet: &Packet, arguments: &[DispatchArgument]) {
+    pub fn write_dispatch(self, packet: &Packet, arguments: &[Range<u64>]) {
         let payload = dispatch_words(arguments.len());
         // The mask of compute units counts as a word behind the header.
         self.set(0, ert::header(opcode::START_CU, payload as u32 + 1));
@@ -149,8 +150,8 @@ impl Words {
         self.set_address(start_cu::INSTRUCTIONS, packet.instructions);
         self.set(start_cu::INSTRUCTION_WORDS, (packet.instruction_bytes / 4) as u32);
         for (index, argument) in arguments.iter().enumerate() {
-            self.set_address(start_cu::ARGUMENTS + 2 * index, argument.address);
-            self.set(start_cu::ARGUMENTS + 2 * arguments.len() + index, argument.bytes);
+            self.set_address(start_cu::ARGUMENTS + 2 * index, argument.start);
+            self.set(start_cu::ARGUMENTS + 2 * arguments.len() + index, (argument.end - argument.start) as u32);
         }
         for padding in start_cu::ARGUMENTS + 3 * arguments.len()..start_cu::PAYLOAD + payload {
             self.set(padding, 0);
@@ -218,17 +219,16 @@ mod tests {
     #[case(5, 20)]
     fn dispatches_have_their_arguments_and_padding(#[case] arguments: usize, #[case] payload: usize) {
         let (_page, words) = page();
-        let list: Vec<DispatchArgument> = (0..arguments as u32)
-            .map(|i| DispatchArgument { address: 0x7f00_0000_1000 + u64::from(i), bytes: 100 + i })
-            .collect();
+        let list: Vec<Range<u64>> =
+            (0..arguments as u64).map(|i| 0x7f00_0000_1000 + i..0x7f00_0000_1000 + i + 100 + i).collect();
         words.write_dispatch(&packet(), &list);
         assert_eq!(ert::count_of(words.get(0)) as usize, payload + 1);
         assert_eq!(words.get(1), 1 << 5);
         assert_eq!([2, 3, 4, 5, 6].map(|index| words.get(index)), [3, 0, 0x500_0040, 0, 10]);
         for (index, argument) in list.iter().enumerate() {
-            assert_eq!(words.get(7 + 2 * index), argument.address as u32);
+            assert_eq!(words.get(7 + 2 * index), argument.start as u32);
             assert_eq!(words.get(8 + 2 * index), 0x7f00);
-            assert_eq!(words.get(7 + 2 * arguments + index), argument.bytes);
+            assert_eq!(words.get(7 + 2 * arguments + index), 100 + index as u32);
         }
         assert!((7 + 3 * arguments..2 + payload).all(|index| words.get(index) == 0), "padding");
         assert_eq!(words.get(2 + payload), 0xdead_beef, "nothing behind it");

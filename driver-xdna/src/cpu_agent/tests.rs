@@ -34,7 +34,7 @@ fn setup() -> Setup {
         instruction_bytes: artifact.instructions().len(),
         arguments: (0, 1),
     };
-    let arguments = vec![DispatchArgument { address: data.device_address, bytes: 64 }];
+    let arguments = std::iter::once(data.device_address..data.device_address + 64).collect();
     Setup { agent, memory: vec![pdi, instructions, data], context, chain: Chain { packets: vec![packet], arguments } }
 }
 
@@ -59,8 +59,8 @@ fn a_chain_runs_and_everything_can_be_given_back() {
 #[case::index(|chain: &mut Chain| chain.packets[0].pdi_index = 1, "outside the context's list")]
 #[case::pdi(|chain: &mut Chain| chain.packets[0].pdi.address += 1, "PDI")]
 #[case::instructions(|chain: &mut Chain| chain.packets[0].instructions -= 1 << 30, "instructions")]
-#[case::argument_out_of_bounds(|chain: &mut Chain| chain.arguments[0].bytes = 65, "is not allocated")]
-#[case::argument_too_many(|chain: &mut Chain| chain.arguments.push(chain.arguments[0]), "2 arguments for packets with 1")]
+#[case::argument_out_of_bounds(|chain: &mut Chain| chain.arguments[0].end += 1, "is not allocated")]
+#[case::argument_too_many(|chain: &mut Chain| chain.arguments.push(chain.arguments[0].clone()), "2 arguments for packets with 1")]
 fn what_must_never_be_submitted_is_rejected(#[case] change: fn(&mut Chain), #[case] reason: &str) {
     let mut setup = setup();
     change(&mut setup.chain);
@@ -72,7 +72,7 @@ fn what_must_never_be_submitted_is_rejected(#[case] change: fn(&mut Chain), #[ca
 
 fn repeat(chain: &mut Chain, count: usize) {
     chain.packets = (0..count).map(|index| Packet { arguments: (index, 1), ..chain.packets[0] }).collect();
-    chain.arguments = vec![chain.arguments[0]; count];
+    chain.arguments = vec![chain.arguments[0].clone(); count];
 }
 
 #[test]

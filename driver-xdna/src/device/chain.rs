@@ -1,7 +1,7 @@
 //! Chains of dispatches, as an agent takes them.
 
 use super::XdnaDevice;
-use crate::agent::{AgentError, Chain, DispatchArgument, Packet};
+use crate::agent::{AgentError, Chain, Packet};
 use crate::contexts::pdi_reference;
 use aie_hal::backend::{ChainFailure, ChainView};
 
@@ -22,11 +22,7 @@ pub(crate) fn start(
             arguments: (packed.arguments.len(), dispatch.arguments.len()),
         });
         // The executor lets no argument be longer than a packet can name.
-        let argument = |range: &std::ops::Range<u64>| DispatchArgument {
-            address: range.start,
-            bytes: u32::try_from(range.end - range.start).unwrap_or(u32::MAX),
-        };
-        packed.arguments.extend(dispatch.arguments.iter().map(argument));
+        packed.arguments.extend_from_slice(dispatch.arguments);
     }
     let started = device.npu.agent.start(chain.context(), packed);
     started.map_err(|cause| failure(device, chain, cause))

@@ -26,8 +26,7 @@ use crate::accel::command_buffer::CommandBuffer;
 use crate::accel::completion::{WaitError, WaitMethod};
 use crate::accel::device::{AccelDevice, ChainError};
 use crate::agent::{
-    AT_EXIT_LIMIT, Agent, AgentError, AgentInfo, Allocation, Caches, Chain, ContextId, CpuCaches, DispatchArgument,
-    PdiRef,
+    AT_EXIT_LIMIT, Agent, AgentError, AgentInfo, Allocation, Caches, Chain, ContextId, CpuCaches, PdiRef,
 };
 use aie_hal::{Clocks, MemoryPool};
 use amdxdna_sys::limits::QUEUED_JOBS;
@@ -38,6 +37,7 @@ use amdxdna_sys::{
 use in_flight::{Context, Ended, InFlight};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -128,9 +128,10 @@ impl DirectAgent {
         let State { contexts, handles, data, .. } = state;
         handles.clear();
         for argument in &chain.arguments {
-            let DispatchArgument { address, bytes } = *argument;
-            let missing =
-                || AgentError::failed(format!("an argument of {bytes} bytes at {address:#x}, where no buffer is"));
+            let missing = || {
+                let (bytes, address) = (argument.end - argument.start, argument.start);
+                AgentError::failed(format!("an argument of {bytes} bytes at {address:#x}, where no buffer is"))
+            };
             handles.push(data_handle(data, argument).ok_or_else(missing)?);
         }
         handles.sort_unstable();
@@ -213,10 +214,9 @@ impl DirectAgent {
 }
 
 /// The BO that holds all of an argument.
-fn data_handle(data: &BTreeMap<u64, (Bo, u64)>, argument: &DispatchArgument) -> Option<u32> {
-    let (start, (bo, length)) = data.range(..=argument.address).next_back()?;
-    let end = argument.address.checked_add(u64::from(argument.bytes))?;
-    (end <= start + length).then(|| bo.handle())
+fn data_handle(data: &BTreeMap<u64, (Bo, u64)>, argument: &Range<u64>) -> Option<u32> {
+    let (start, (bo, length)) = data.range(..=argument.start).next_back()?;
+    (argument.end <= start + length).then(|| bo.handle())
 }
 
 impl Agent for DirectAgent {

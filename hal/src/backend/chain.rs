@@ -3,7 +3,7 @@
 //! A kernel driver queues several chains of a context, so the host need not wait for one before it continues. What it does
 //! meanwhile may touch memory only as far as no chain in flight does: [`ChainsInFlight::last_conflict`] says.
 
-use super::joined::Joined;
+use super::joined::SharedJoined;
 use super::objects::{buffer_range, kernel};
 use super::{ContextOf, DeviceBackend, HeapContent, LoadedKernel};
 use crate::artifact::KernelArtifact;
@@ -16,6 +16,7 @@ use crate::submission_queue::InFlight;
 use aie_device_memory::{Span, Spans};
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::slice;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -46,7 +47,7 @@ pub(super) enum Runs<H> {
     /// One that was made for the data at hand ([`crate::StreamMaker`]).
     Made(Stream<H>),
     /// Those of neighbours.
-    Joined(Arc<Joined<H>>),
+    Joined(SharedJoined<H>),
 }
 
 /// What a dispatch touches: device addresses, for example a row of a table and not all of it.
@@ -68,48 +69,63 @@ impl Touched {
     }
 }
 
-/// A dispatch for a chain.
-pub(super) struct NewDispatch<'n, H> {
+/// A dispatch in a chain.
+#[derive(Debug)]
+pub(super) struct Packet<H> {
     /// Index of the submission in its batch.
     pub(super) submission: usize,
-    /// Its command in the submission, or the commands that were joined.
-    pub(super) commands: &'n [usize],
+    /// Its command in the submission; the first of those that were joined.
+    pub(super) command: usize,
+    /// Index of its PDI in the context.
+    pub(super) slot: usize,
     /// Device addresses: inputs, then outputs.
-    pub(super) arguments: &'n [Range<u64>],
+    pub(super) arguments: Vec<Range<u64>>,
     /// How many of them are outputs.
     pub(super) outputs: usize,
     /// What it touches, if less than its arguments.
-    pub(super) touched: Option<&'n Touched>,
+    pub(super) touched: Option<Touched>,
     /// Its stream.
     pub(super) runs: Runs<H>,
 }
 
-#[derive(Debug)]
-struct Packet<H> {
-    submission: usize,
-    /// Its commands in the chain's: one, or those that were joined.
-    commands: Range<usize>,
-    slot: usize,
-    /// In the chain's ranges: arguments, what is read, what is written.
-    arguments: Range<usize>,
-    reads: Range<usize>,
-    writes: Range<usize>,
+impl<H> Packet<H> {
+    /// Its command, or those that were joined.
+    fn commands(&self) -> &[usize] {
+        match &self.runs {
+            Runs::Own | Runs::Made(_) => slice::from_ref(&self.command),
+            Runs::Joined(joined) => &joined.commands,
+        }
+    }
+
+    fn inputs(&self) -> usize {
+        self.arguments.len().saturating_sub(self.outputs)
+    }
+
+    /// What it may read.
+    fn reads(&self) -> &[Range<u64>] {
+        self.touched.as_ref().map_or(&self.arguments[..self.inputs()], |touched| &touched.reads)
+    }
+
+    /// What it may write.
+    fn writes(&self) -> &[Range<u64>] {
+        self.touched.as_ref().map_or(&self.arguments[self.inputs()..], |touched| &touched.writes)
+    }
+
     /// Bytes that are moved.
-    bytes: u64,
-    runs: Runs<H>,
+    fn bytes(&self) -> u64 {
+        let all = || self.arguments.iter().map(|range| range.end - range.start).sum();
+        self.touched.as_ref().map_or_else(all, |touched| touched.traffic.bytes)
+    }
 }
 
 #[derive(Debug)]
 pub(super) struct Chain<H> {
     packets: Vec<Packet<H>>,
-    commands: Vec<usize>,
-    /// Device addresses.
-    ranges: Vec<Range<u64>>,
 }
 
 impl<H> Default for Chain<H> {
     fn default() -> Self {
-        Self { packets: Vec::new(), commands: Vec::new(), ranges: Vec::new() }
+        Self { packets: Vec::new() }
     }
 }
 
@@ -121,37 +137,10 @@ impl<H> Chain<H> {
     /// Drops the packets and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.packets.clear();
-        self.commands.clear();
-        self.ranges.clear();
     }
 
-    /// Adds a dispatch of the PDI in `slot`.
-    pub(super) fn push(&mut self, slot: usize, new: NewDispatch<'_, H>) {
-        fn add<T: Clone>(all: &mut Vec<T>, more: &[T]) -> Range<usize> {
-            let start = all.len();
-            all.extend_from_slice(more);
-            start..all.len()
-        }
-        let ranges = &mut self.ranges;
-        let arguments = add(ranges, new.arguments);
-        let (reads, writes, bytes) = match new.touched {
-            Some(touched) => (add(ranges, &touched.reads), add(ranges, &touched.writes), touched.traffic.bytes),
-            None => {
-                let outputs = arguments.end.saturating_sub(new.outputs).max(arguments.start);
-                let bytes = new.arguments.iter().map(|range| range.end - range.start).sum();
-                (arguments.start..outputs, outputs..arguments.end, bytes)
-            }
-        };
-        self.packets.push(Packet {
-            submission: new.submission,
-            commands: add(&mut self.commands, new.commands),
-            slot,
-            arguments,
-            reads,
-            writes,
-            bytes,
-            runs: new.runs,
-        });
+    pub(super) fn push(&mut self, packet: Packet<H>) {
+        self.packets.push(packet);
     }
 
     /// Index of the submission that a dispatch is of.
@@ -161,16 +150,16 @@ impl<H> Chain<H> {
 
     /// Commands of the first `dispatches`.
     pub(super) fn commands(&self, dispatches: usize) -> usize {
-        self.packets.iter().take(dispatches).map(|packet| packet.commands.len()).sum()
+        self.packets.iter().take(dispatches).map(|packet| packet.commands().len()).sum()
     }
 
     fn reads(&self) -> impl Iterator<Item = &Range<u64>> {
-        self.packets.iter().flat_map(|packet| &self.ranges[packet.reads.clone()])
+        self.packets.iter().flat_map(Packet::reads)
     }
 
     /// What it may write.
     pub(super) fn writes(&self) -> impl Iterator<Item = &Range<u64>> {
-        self.packets.iter().flat_map(|packet| &self.ranges[packet.writes.clone()])
+        self.packets.iter().flat_map(Packet::writes)
     }
 
     /// Whether a host that reads and writes these ranges has to wait for the chain.
@@ -312,32 +301,27 @@ impl<'a, B: DeviceBackend> ChainView<'a, B> {
         let Self { device, chain, batch, .. } = *self;
         chain.packets.iter().filter_map(move |packet| {
             let submission = &batch[packet.submission];
-            let commands = &chain.commands[packet.commands.clone()];
-            let first = *commands.first()?;
-            let (executable, bindings, outputs) = dispatched(submission, first)?;
-            let kernel = kernel(device, first, executable).ok()?;
-            let (bindings, outputs) = match &packet.runs {
-                Runs::Joined(joined) => (joined.bindings.as_slice(), joined.outputs),
-                Runs::Own | Runs::Made(_) => (bindings, outputs),
-            };
-            let (artifact, instructions) = match &packet.runs {
-                Runs::Own => (&kernel.artifact, &kernel.instructions),
-                Runs::Made(stream) => (&stream.artifact, &stream.instructions),
-                Runs::Joined(joined) => (&joined.stream.artifact, &joined.stream.instructions),
+            let (executable, bindings, _) = dispatched(submission, packet.command)?;
+            let kernel = kernel(device, packet.command, executable).ok()?;
+            let of = |stream: &'a Stream<B::Heap>| (&stream.artifact, &stream.instructions);
+            let ((artifact, instructions), bindings) = match &packet.runs {
+                Runs::Own => ((&kernel.artifact, &kernel.instructions), bindings),
+                Runs::Made(stream) => (of(stream), bindings),
+                Runs::Joined(joined) => (of(&joined.stream), joined.bindings.as_slice()),
             };
             Some(Dispatch {
                 kernel,
                 artifact,
                 instructions,
                 slot: packet.slot,
-                arguments: &chain.ranges[packet.arguments.clone()],
-                outputs,
-                reads: &chain.ranges[packet.reads.clone()],
-                writes: &chain.ranges[packet.writes.clone()],
-                bytes: packet.bytes,
+                arguments: &packet.arguments,
+                outputs: packet.outputs,
+                reads: packet.reads(),
+                writes: packet.writes(),
+                bytes: packet.bytes(),
                 device,
                 submission,
-                commands,
+                commands: packet.commands(),
                 bindings,
             })
         })
@@ -347,7 +331,7 @@ impl<'a, B: DeviceBackend> ChainView<'a, B> {
     pub fn describe(&self, index: Option<usize>) -> String {
         let count = self.chain.len();
         let packet = &self.chain.packets[index.filter(|index| *index < count).unwrap_or(0)];
-        let what = describe(&self.batch[packet.submission], &self.chain.commands[packet.commands.clone()]);
+        let what = describe(&self.batch[packet.submission], packet.commands());
         format!("{what} in a chain of {count}")
     }
 }
@@ -407,15 +391,9 @@ mod tests {
         let mut flights = ChainsInFlight::default();
         for ((reads, writes), number) in ranges.iter().zip(0..) {
             let mut chain = flights.empty();
-            let new = NewDispatch {
-                submission: 0,
-                commands: &[0],
-                arguments: &[reads.clone(), writes.clone()],
-                outputs: 1,
-                touched: None,
-                runs: Runs::Own,
-            };
-            chain.push(0, new);
+            let arguments = vec![reads.clone(), writes.clone()];
+            let (touched, runs) = (None, Runs::Own);
+            chain.push(Packet { submission: 0, command: 0, slot: 0, arguments, outputs: 1, touched, runs });
             flights.list.push_back(ChainInFlight {
                 context: 1,
                 number,

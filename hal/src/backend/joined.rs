@@ -9,10 +9,8 @@
 use super::DeviceBackend;
 use super::LoadedKernel;
 use super::chain::{Stream, Touched};
-use super::objects::buffer_range;
 use crate::artifact::{Digest, KernelArtifact};
-use crate::command_list::{BindingTable, BufferRef, RangeOf};
-use crate::error::DeviceError;
+use crate::command_list::{BufferRef, RangeOf};
 use crate::format::instructions::{ArgumentPlace, InstructionStream, InstructionWriter};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -25,9 +23,6 @@ const STREAM_BYTES: usize = 256 << 10;
 /// may be several times too short.
 const EXPECTED_NS: u64 = 20_000_000;
 
-/// A kernel with the stream that was made for a dispatch, and what that touches; none where the instructions do not say it.
-pub(super) type MadeKernel = (KernelArtifact, Option<Touched>);
-
 /// A dispatch that runs joined with its neighbours, or on its own when there are none.
 #[derive(Debug)]
 pub(super) struct Part<'a, B: DeviceBackend> {
@@ -35,9 +30,14 @@ pub(super) struct Part<'a, B: DeviceBackend> {
     pub(super) command: usize,
     pub(super) kernel: &'a LoadedKernel<B>,
     pub(super) bindings: &'a [BufferRef],
+    /// Their device addresses.
+    pub(super) arguments: Vec<Range<u64>>,
     /// How many of them are outputs.
     pub(super) outputs: usize,
-    pub(super) made: Option<MadeKernel>,
+    /// The kernel with the stream that was made for the data at hand.
+    pub(super) made: Option<KernelArtifact>,
+    /// What that stream touches, where its instructions say it.
+    pub(super) touched: Option<Touched>,
     /// Expected time.
     pub(super) expected_ns: u64,
     /// Whether its stream can be put behind another.
@@ -46,23 +46,19 @@ pub(super) struct Part<'a, B: DeviceBackend> {
 
 impl<B: DeviceBackend> Part<'_, B> {
     fn artifact(&self) -> &KernelArtifact {
-        self.made.as_ref().map_or(&self.kernel.artifact, |(artifact, _)| artifact)
+        self.made.as_ref().unwrap_or(&self.kernel.artifact)
     }
 
     /// Adds what it touches.
-    fn touch(&self, device: &B, table: &BindingTable, touched: &mut Touched) -> Result<(), DeviceError> {
-        if let Some((_, Some(exactly))) = &self.made {
-            touched.add(exactly);
-            return Ok(());
+    fn touch(&self, touched: &mut Touched) {
+        if let Some(exactly) = &self.touched {
+            return touched.add(exactly);
         }
-        let inputs = self.bindings.len().saturating_sub(self.outputs);
-        for (index, reference) in self.bindings.iter().enumerate() {
-            let range = buffer_range(device, table, self.command, reference)?.device_range();
-            touched.traffic.bytes = touched.traffic.bytes.saturating_add(range.end - range.start);
-            let set = if index < inputs { &mut touched.reads } else { &mut touched.writes };
-            set.push(range);
-        }
-        Ok(())
+        let (inputs, outputs) = self.arguments.split_at(self.arguments.len().saturating_sub(self.outputs));
+        touched.reads.extend_from_slice(inputs);
+        touched.writes.extend_from_slice(outputs);
+        let bytes = self.arguments.iter().map(|range| range.end - range.start);
+        touched.traffic.bytes = bytes.fold(touched.traffic.bytes, u64::saturating_add);
     }
 }
 
@@ -170,9 +166,10 @@ impl<'a, B: DeviceBackend> Neighbours<'a, B> {
     }
 
     /// What they touch.
-    pub(super) fn touched(&self, device: &B, table: &BindingTable) -> Result<Touched, DeviceError> {
+    pub(super) fn touched(&self) -> Touched {
         let mut touched = Touched::default();
-        self.parts.iter().try_for_each(|part| part.touch(device, table, &mut touched)).map(|()| touched)
+        self.parts.iter().for_each(|part| part.touch(&mut touched));
+        touched
     }
 
     /// Whether the stream of one of them was made for the data at hand.
@@ -185,8 +182,9 @@ impl<'a, B: DeviceBackend> Neighbours<'a, B> {
         self.expected_ns
     }
 
-    /// The dispatch that they become. None when their streams do not go together, which is no error.
-    pub(super) fn join(&self) -> Option<Unloaded> {
+    /// The dispatch that they become, with its stream as an artifact of their PDI. None when their streams do not go together, which is no
+    /// error.
+    pub(super) fn join(&self) -> Option<Joined<KernelArtifact>> {
         let first = self.parts.first()?.artifact();
         // Inputs are in front of outputs.
         let mut spans: Vec<&Span<'_>> = self.spans.iter().collect();
@@ -207,7 +205,8 @@ impl<'a, B: DeviceBackend> Neighbours<'a, B> {
         let reference =
             |span: &&Span<'_>| BufferRef { of: span.of.clone(), offset: span.range.start, length: span.range.len() };
         let outputs = spans.iter().filter(|span| span.written).count();
-        Some(Unloaded { artifact, bindings: spans.iter().map(reference).collect(), outputs })
+        let bindings = spans.iter().map(reference).collect();
+        Some(Joined { stream: artifact, commands: self.commands.clone(), bindings, outputs })
     }
 }
 
@@ -217,42 +216,26 @@ fn place(spans: &[&Span<'_>], BufferRef { of, offset, length }: &BufferRef) -> O
     Some(ArgumentPlace { argument: u16::try_from(index).ok()?, offset: (offset - spans[index].range.start) as u64 })
 }
 
-/// A joined dispatch whose stream is not in the device heap yet.
+/// What neighbours become, with their streams as one `S`: an artifact first, then a piece of the device heap.
 #[derive(Debug)]
-pub(super) struct Unloaded {
-    artifact: KernelArtifact,
-    bindings: Vec<BufferRef>,
-    outputs: usize,
-}
-
-/// A joined dispatch, with its stream in a piece `H` of the device heap.
-#[derive(Debug)]
-pub(super) struct Joined<H> {
-    pub(super) stream: Arc<Stream<H>>,
+pub(super) struct Joined<S> {
+    pub(super) stream: S,
+    /// Their commands.
+    pub(super) commands: Vec<usize>,
     /// Its arguments: spans of what its parts use.
     pub(super) bindings: Vec<BufferRef>,
     /// How many of them are outputs.
     pub(super) outputs: usize,
 }
 
-impl Unloaded {
-    /// Its PDI with the joined stream.
-    pub(super) fn artifact(&self) -> &KernelArtifact {
-        &self.artifact
-    }
-
-    /// Puts the stream into the device heap.
-    ///
-    /// # Errors
-    /// When it has no room there.
-    pub(super) fn load<B: DeviceBackend>(&self, device: &B) -> Result<Stream<B::Heap>, DeviceError> {
-        Stream::load(device, &self.artifact)
-    }
-
-    pub(super) fn with<H>(self, stream: Arc<Stream<H>>) -> Joined<H> {
-        Joined { stream, bindings: self.bindings, outputs: self.outputs }
+impl<S> Joined<S> {
+    pub(super) fn with<T>(self, stream: T) -> Joined<T> {
+        Joined { stream, commands: self.commands, bindings: self.bindings, outputs: self.outputs }
     }
 }
+
+/// A joined dispatch in the device heap, shared by the chains that run it.
+pub(super) type SharedJoined<H> = Arc<Joined<Arc<Stream<H>>>>;
 
 /// What the neighbours of one command list were joined to. Kept with the list, and released with it.
 #[derive(Debug)]
@@ -261,7 +244,7 @@ pub(super) struct JoinedList<H>(Mutex<Known<H>>);
 #[derive(Debug)]
 struct Known<H> {
     /// By their commands. None: they stay apart.
-    dispatches: HashMap<Vec<usize>, Option<Arc<Joined<H>>>>,
+    dispatches: HashMap<Vec<usize>, Option<SharedJoined<H>>>,
     /// Layers of a model often have the same stream, with other arguments.
     streams: HashMap<Digest, Arc<Stream<H>>>,
 }
@@ -279,24 +262,24 @@ impl<H> JoinedList<H> {
         &self,
         device: &B,
         neighbours: &Neighbours<'_, B>,
-    ) -> Option<Arc<Joined<H>>> {
+    ) -> Option<SharedJoined<H>> {
         let Known { dispatches, streams } = &mut *self.0.lock();
         if let Some(known) = dispatches.get(neighbours.commands.as_slice()) {
             return known.clone();
         }
-        let made = neighbours.join().and_then(|unloaded| {
-            let identity = *unloaded.artifact.identity();
+        let made = neighbours.join().and_then(|joined| {
+            let identity = *joined.stream.identity();
             let stream = match streams.get(&identity) {
                 Some(stream) => Arc::clone(stream),
                 None => {
-                    let loaded =
-                        unloaded.load(device).inspect_err(|why| tracing::debug!("neighbours stay apart: {why}"));
+                    let loaded = Stream::load(device, &joined.stream);
+                    let loaded = loaded.inspect_err(|why| tracing::debug!("neighbours stay apart: {why}"));
                     let stream = Arc::new(loaded.ok()?);
                     streams.insert(identity, Arc::clone(&stream));
                     stream
                 }
             };
-            Some(Arc::new(unloaded.with(stream)))
+            Some(Arc::new(joined.with(stream)))
         });
         dispatches.insert(neighbours.commands.clone(), made.clone());
         made

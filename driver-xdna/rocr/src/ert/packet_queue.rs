@@ -1,12 +1,11 @@
 //! The one queue of an agent: its packets and their payloads, its doorbell, and setting it back.
 
-use super::data_memory::DataMemory;
-use crate::ioctl_interposer::Dispatch;
-use aie_driver_xdna::agent::{DispatchArgument, Packet};
+use aie_driver_xdna::agent::Packet;
 use amdxdna_sys::ert::TRANSACTION;
 use amdxdna_sys::limits::{DEV_MEM_BASE, DEV_MEM_SIZE};
 use hsa_sys::*;
 use std::ffi::c_void;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -43,15 +42,8 @@ impl PacketQueue {
 
     /// Writes `packet` and its payload in `slot`. Its instructions are in the buffer that begins at `buffer`: ROCR finds a buffer by
     /// its first byte, and the interposer puts in where the instructions are. ROCR finds the arguments' buffers by addresses of the
-    /// process; the interposer puts in where the device sees those that are in `data`. Returns the command as it is to be.
-    pub(super) fn write(
-        &self,
-        slot: usize,
-        buffer: u64,
-        packet: &Packet,
-        arguments: &[DispatchArgument],
-        data: &DataMemory,
-    ) -> Dispatch {
+    /// process; the interposer puts in where the device sees them.
+    pub(super) fn write(&self, slot: usize, buffer: u64, packet: &Packet, arguments: &[Range<u64>]) {
         let count = FIXED_COUNT + ARGUMENT_COUNT * arguments.len() as u32;
         // The opcode's two words are not counted.
         let words = 2 + count as usize;
@@ -71,8 +63,8 @@ impl PacketQueue {
             push((buffer >> 32) as u32);
             push((packet.instruction_bytes / 4) as u32);
             for argument in arguments {
-                push(argument.address as u32);
-                push((argument.address >> 32) as u32);
+                push(argument.start as u32);
+                push((argument.start >> 32) as u32);
             }
             // ROCR maintains the caches of what has a size, all of it around every chain. The driver above knows what needs it.
             arguments.iter().for_each(|_| push(0));
@@ -95,12 +87,6 @@ impl PacketQueue {
             // The queue's ring has PACKETS packets.
             self.queue.as_ref().base_address.cast::<hsa_amd_aie_ert_packet_t>().add(slot).write(content);
         }
-        let seen = |argument: &DispatchArgument| DispatchArgument {
-            address: data.seen_by_device(argument.address),
-            ..*argument
-        };
-        let instructions = device_address(packet.instructions);
-        Dispatch { packet: Packet { instructions, ..*packet }, arguments: arguments.iter().map(seen).collect() }
     }
 
     /// Rings for packets 0 to `packets`. ROCR does all of its work in here, in this thread.

@@ -6,7 +6,7 @@ use aie_driver_xdna::accel::completion::{Submitted, WaitMethod};
 use aie_driver_xdna::accel::context::HardwareContext;
 use aie_driver_xdna::accel::device::ChainError;
 use aie_driver_xdna::accel::node::Node;
-use aie_driver_xdna::agent::{DispatchArgument, Packet};
+use aie_driver_xdna::agent::Chain;
 use amdxdna_sys::ert::{self, chain, opcode, start_cu};
 use amdxdna_sys::{Request, RequestCode, amdxdna_drm_exec_cmd};
 use std::sync::Arc;
@@ -82,15 +82,6 @@ impl Drop for CommandBuffers {
     }
 }
 
-/// A command as it is to reach the kernel driver. ROCR leaves parts of it out, and has addresses of the process for others.
-#[derive(Debug, Clone)]
-pub(crate) struct Dispatch {
-    /// With addresses of the device; its range of arguments is not used.
-    pub(crate) packet: Packet,
-    /// With addresses of the device.
-    pub(crate) arguments: Vec<DispatchArgument>,
-}
-
 /// A doorbell in progress.
 pub(super) struct Ringing {
     pub(super) node: Arc<Node>,
@@ -99,8 +90,8 @@ pub(super) struct Ringing {
     pub(super) taken: usize,
     /// The context to run in; `None` in a trial dispatch, which reaches no device.
     pub(super) context: Option<(HardwareContext, WaitMethod)>,
-    /// For each command.
-    pub(super) dispatches: Vec<Dispatch>,
+    /// The commands as they are to reach the kernel driver: ROCR leaves parts of them out, and has addresses of the process for others.
+    pub(super) dispatches: Chain,
     pub(super) limit: Duration,
     /// When the chain was submitted.
     pub(super) since: Instant,
@@ -132,10 +123,10 @@ impl Ringing {
             return Err(format!("a command with opcode {opcode}, expected a chain"));
         }
         let count = list.words().get(chain::COMMAND_COUNT) as usize;
-        if count != self.dispatches.len() {
-            return Err(format!("a chain of {count} commands, expected {}", self.dispatches.len()));
+        if count != self.dispatches.packets.len() {
+            return Err(format!("a chain of {count} commands, expected {}", self.dispatches.packets.len()));
         }
-        for (index, Dispatch { packet, arguments }) in self.dispatches.iter().enumerate() {
+        for (index, packet) in self.dispatches.packets.iter().enumerate() {
             let at = chain::HANDLES + 2 * index;
             let handle = u64::from(list.words().get(at)) | u64::from(list.words().get(at + 1)) << 32;
             let command = self.find(handle).ok_or_else(|| format!("command {index} is in an unknown buffer"))?;
@@ -144,7 +135,7 @@ impl Ringing {
             if !units.is_power_of_two() {
                 return Err(format!("command {index} names compute units {units:#x}"));
             }
-            command.words().write_dispatch(packet, arguments);
+            command.words().write_dispatch(packet, self.dispatches.arguments_of(packet));
         }
         list.words().set(chain::ERROR_INDEX, UNTOUCHED);
         Ok(())
@@ -178,7 +169,7 @@ impl Ringing {
         }
         self.running = None;
         let Some(list) = self.find(handle) else { return };
-        if let Err(cause) = list.words().outcome(self.dispatches.len(), self.since.elapsed()) {
+        if let Err(cause) = list.words().outcome(self.dispatches.packets.len(), self.since.elapsed()) {
             self.problem(cause);
         }
     }

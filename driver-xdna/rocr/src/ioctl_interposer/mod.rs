@@ -38,14 +38,14 @@ mod doorbell;
 mod hooks;
 mod import_slots;
 
+pub(crate) use doorbell::CommandBuffers;
 use doorbell::Ringing;
-pub(crate) use doorbell::{CommandBuffers, Dispatch};
 
 use aie_driver_xdna::accel::completion::WaitMethod;
 use aie_driver_xdna::accel::context::HardwareContext;
 use aie_driver_xdna::accel::device::ChainError;
 use aie_driver_xdna::accel::node::Node;
-use aie_driver_xdna::agent::AgentError;
+use aie_driver_xdna::agent::{AgentError, Chain};
 use hsa_sys::HsaApi;
 use parking_lot::Mutex;
 use std::cell::RefCell;
@@ -223,8 +223,8 @@ impl Interposer {
         (result, observed)
     }
 
-    /// Runs `ring`, which rings the doorbell in this thread for these commands, which run in `context`; without a context it is a
-    /// rehearsal that reaches no device. [`CommandBuffers::reserve`] has been called for as many.
+    /// Runs `ring`, which rings the doorbell in this thread for these commands, with addresses of the device, which run in `context`;
+    /// without a context it is a rehearsal that reaches no device. [`CommandBuffers::reserve`] has been called for as many.
     ///
     /// # Errors
     /// What went wrong. When waiting failed the device may still be running: the command buffers are not reused until the context
@@ -233,11 +233,11 @@ impl Interposer {
         &self,
         buffers: &mut CommandBuffers,
         context: Option<(HardwareContext, WaitMethod)>,
-        dispatches: Vec<Dispatch>,
+        dispatches: Chain,
         limit: Duration,
         ring: impl FnOnce(),
     ) -> Result<(), ChainError> {
-        let taken = buffers.take(dispatches.len() + 1);
+        let taken = buffers.take(dispatches.packets.len() + 1);
         let taken = taken.ok_or_else(|| ChainError::Unexpected("command buffers were not reserved".into()))?;
         let ringing = Ringing {
             node: buffers.node(),

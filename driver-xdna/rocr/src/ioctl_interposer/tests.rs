@@ -5,7 +5,7 @@ use super::*;
 use aie_driver_xdna::accel::bo::device_address_of;
 use aie_driver_xdna::accel::call_error::CallError;
 use aie_driver_xdna::accel::command_buffer::{CommandBuffer, UNTOUCHED, Words};
-use aie_driver_xdna::agent::{DispatchArgument, Packet, PdiRef};
+use aie_driver_xdna::agent::{Packet, PdiRef};
 use amdxdna_sys::ert::{self, chain, opcode, start_cu};
 use amdxdna_sys::{
     AMDXDNA_BO_CMD, DRM_AMDXDNA_QUERY_AIE_METADATA, DRM_AMDXDNA_QUERY_AIE_VERSION, Request, amdxdna_drm_config_hwctx,
@@ -162,22 +162,18 @@ fn doorbell(node: &OwnedFd, count: usize, change: Change) {
     ioctl(node, &mut amdxdna_drm_destroy_hwctx { handle: context.handle, pad: 0 }).unwrap();
 }
 
-fn dispatches() -> Vec<Dispatch> {
-    let dispatch = |pdi_index, instructions, words: usize, arguments: &[(u64, u32)]| Dispatch {
-        packet: Packet {
-            pdi_index,
-            pdi: PdiRef { address: 0, bytes: 0 },
-            instructions,
-            instruction_bytes: 4 * words,
-            arguments: (0, 0),
-        },
-        arguments: arguments
-            .iter()
-            .map(|(address, bytes)| DispatchArgument { address: *address, bytes: *bytes })
-            .collect(),
+fn dispatches() -> Chain {
+    let packet = |pdi_index, instructions, words: usize, arguments| Packet {
+        pdi_index,
+        pdi: PdiRef { address: 0, bytes: 0 },
+        instructions,
+        instruction_bytes: 4 * words,
+        arguments,
     };
-    let arguments = [(0x7f00_0000_1000, 0x21), (0x7f00_0000_2000, 0x22)];
-    vec![dispatch(31, 0x5_0400_0000, 0x12, &[]), dispatch(4, 0x0500_0040, 0x13, &arguments)]
+    Chain {
+        packets: vec![packet(31, 0x5_0400_0000, 0x12, (0, 0)), packet(4, 0x0500_0040, 0x13, (0, 2))],
+        arguments: vec![0x7f00_0000_1000..0x7f00_0000_1021, 0x7f00_0000_2000..0x7f00_0000_2022],
+    }
 }
 
 #[test]
@@ -253,7 +249,7 @@ fn an_error_of_the_kernel_reaches_the_caller_and_not_rocr() {
         buffers: Vec::new(),
         taken: 0,
         context: Some(CONTEXT),
-        dispatches: Vec::new(),
+        dispatches: Chain::default(),
         limit: LIMIT,
         since: Instant::now(),
         running: Some((1, 0)),

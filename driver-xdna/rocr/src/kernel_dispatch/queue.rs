@@ -1,9 +1,10 @@
 //! A queue of the runtime and the kernel arguments of its packets: the places where bytes are written for it.
 
 use crate::session::Session;
-use aie_driver_xdna::agent::{AgentError, DispatchArgument, Packet, PdiRef};
+use aie_driver_xdna::agent::{AgentError, Packet, PdiRef};
 use hsa_sys::*;
 use std::ffi::c_void;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
@@ -45,7 +46,7 @@ impl Kernargs {
     }
 
     /// Writes the arguments of a packet: all addresses, then all sizes. Returns where they are; null without any.
-    pub(super) fn write(&mut self, slot: usize, arguments: &[DispatchArgument]) -> *mut c_void {
+    pub(super) fn write(&mut self, slot: usize, arguments: &[Range<u64>]) -> *mut c_void {
         assert!(slot < self.slots && arguments.len() <= ARGUMENTS, "the caller keeps to the limits");
         if arguments.is_empty() {
             return std::ptr::null_mut();
@@ -55,7 +56,7 @@ impl Kernargs {
         let words = unsafe { std::slice::from_raw_parts_mut(self.words.add(slot * SLOT_WORDS).as_ptr(), SLOT_WORDS) };
         let (addresses, sizes) = words.split_at_mut(arguments.len());
         for (argument, (address, size)) in arguments.iter().zip(addresses.iter_mut().zip(sizes)) {
-            (*address, *size) = (argument.address, u64::from(argument.bytes));
+            (*address, *size) = (argument.start, argument.end - argument.start);
         }
         words.as_mut_ptr().cast()
     }

@@ -3,7 +3,6 @@
 use super::{Run, Stop};
 use crate::artifact::KernelArtifact;
 use crate::backend::chain::{Touched, overlaps};
-use crate::backend::joined::MadeKernel;
 use crate::backend::objects::{BufferRange, buffer_range};
 use crate::backend::{DeviceBackend, LoadedKernel};
 use crate::command_list::BufferRef;
@@ -12,8 +11,8 @@ use crate::submission_queue::InFlight;
 use std::ops::Range;
 
 impl<'a, B: DeviceBackend> Run<'a, B> {
-    /// The kernel with its stream, and what that touches, of a dispatch whose kernel makes one for the data at hand. Chains that write
-    /// this data end before.
+    /// The kernel with its stream, and what that touches if its instructions say it, of a dispatch whose kernel makes one for the data at
+    /// hand. Chains that write this data end before.
     pub(super) fn made_stream(
         &mut self,
         index: usize,
@@ -21,7 +20,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         position: usize,
         kernel: &'a LoadedKernel<B>,
         (bindings, outputs): (&'a [BufferRef], usize),
-    ) -> Result<Option<MadeKernel>, Stop> {
+    ) -> Result<Option<(KernelArtifact, Option<Touched>)>, Stop> {
         let Some(maker) = kernel.artifact.stream_maker() else { return Ok(None) };
         let (device, name) = (self.device, kernel.artifact.name());
         let failed = |why: String| DeviceError::Execution(format!("stream of `{name}` (command {position}): {why}"));
@@ -36,8 +35,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
             read.push(arguments.get(*argument).ok_or_else(missing).map_err(Self::stop(index))?);
         }
         let shown: Vec<Range<u64>> = read.iter().map(|range| range.device_range()).collect();
-        let table = submission.bindings();
-        let packed = self.neighbours.touched(device, table).map_err(Self::stop(index))?;
+        let packed = self.neighbours.touched();
         if self.scratch.chain.conflicts(&shown, &[]) || packed.writes.iter().any(|range| overlaps(range, &shown)) {
             self.send()?;
         }

@@ -2,8 +2,8 @@
 
 use super::{Run, Stop};
 use crate::artifact::KernelArtifact;
-use crate::backend::chain::{NewDispatch, Runs, Stream};
-use crate::backend::joined::{Joined, JoinedList, Neighbours, Part};
+use crate::backend::chain::{Packet, Runs, Stream};
+use crate::backend::joined::{JoinedList, Neighbours, Part, SharedJoined};
 use crate::backend::objects::{buffer_range, kernel};
 use crate::backend::pace::Pace;
 use crate::backend::{DeviceBackend, LoadedKernel};
@@ -66,6 +66,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         let device = self.device;
         let kernel: &'a LoadedKernel<B> = kernel(device, command, executable).map_err(Self::stop(index))?;
         let made = self.made_stream(index, submission, command, kernel, (bindings, outputs))?;
+        let mut arguments = Vec::with_capacity(bindings.len());
         let mut all = 0;
         for reference in bindings {
             let range = buffer_range(device, submission.bindings(), command, reference).map_err(Self::stop(index))?;
@@ -77,21 +78,22 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
                 ))));
             }
             all += range.length as u64;
+            arguments.push(range.device_range());
         }
-        let touched = made.as_ref().map(|(_, touched)| touched.as_ref());
+        let (made, touched) = made.map_or((None, None), |(artifact, touched)| (Some(artifact), touched));
         let is_apart = submission.list().is_none_or(|list| list.is_apart());
-        let is_known = touched.is_none_or(|touched| touched.is_some());
+        let is_known = made.is_none() || touched.is_some();
         let moved = kernel.joinable();
         let joinable = moved.is_some() && !is_apart && is_known;
-        let traffic = match touched.flatten() {
+        let traffic = match &touched {
             Some(touched) => touched.traffic,
             // What is moved several times counts as often: a joined dispatch has no other limit of its time.
             None => moved
                 .map_or(Traffic { bytes: all, pieces: 0 }, |moved| Traffic { bytes: moved.bytes.max(all), ..moved }),
         };
-        let stream = made.as_ref().map_or(&kernel.artifact, |(artifact, _)| artifact);
+        let stream = made.as_ref().unwrap_or(&kernel.artifact);
         let expected_ns = device.state().arch.cost.slow_dispatch_ns(stream.operation_count() as u64, traffic);
-        let part = Part { command, kernel, bindings, outputs, made, expected_ns, joinable };
+        let part = Part { command, kernel, bindings, arguments, outputs, made, touched, expected_ns, joinable };
         let most = device.state().limits.kernel_arguments;
         if let Some(part) = self.neighbours.add(index, part, most) {
             self.join_neighbours()?;
@@ -114,7 +116,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
     }
 
     /// What neighbours become. None when they stay as they are.
-    fn joined(&mut self, neighbours: &Neighbours<'a, B>) -> Result<Option<Arc<Joined<B::Heap>>>, Stop> {
+    fn joined(&mut self, neighbours: &Neighbours<'a, B>) -> Result<Option<SharedJoined<B::Heap>>, Stop> {
         if neighbours.parts.len() < 2 {
             return Ok(None);
         }
@@ -123,9 +125,9 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
             let known = list.and_then(|list| list.derived(JoinedList::<B::Heap>::default));
             return Ok(known.and_then(|known| known.of(self.device, neighbours)));
         }
-        let Some(unloaded) = neighbours.join() else { return Ok(None) };
-        match self.upload(neighbours.submission, unloaded.artifact()) {
-            Ok(stream) => Ok(Some(Arc::new(unloaded.with(Arc::new(stream))))),
+        let Some(joined) = neighbours.join() else { return Ok(None) };
+        match self.upload(neighbours.submission, &joined.stream) {
+            Ok(stream) => Ok(Some(Arc::new(joined.with(Arc::new(stream))))),
             // Apart they may fit, and reach their arguments: together one may be too far into its buffer.
             Err(Stop { cause: DeviceError::OutOfMemory { .. } | DeviceError::Unsupported(_), .. }) => Ok(None),
             Err(stop) => Err(stop),
@@ -146,56 +148,42 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         stream.map_err(Self::stop(index))
     }
 
-    fn push_part(&mut self, index: usize, part: Part<'a, B>) -> Result<(), Stop> {
-        let Part { command, kernel, bindings, outputs, made, expected_ns, .. } = part;
-        let (runs, touched) = match made {
-            None => (Runs::Own, None),
-            Some((artifact, touched)) => (Runs::Made(self.upload(index, &artifact)?), touched),
+    fn push_part(&mut self, submission: usize, part: Part<'a, B>) -> Result<(), Stop> {
+        let Part { command, kernel, arguments, outputs, made, touched, expected_ns, .. } = part;
+        let runs = match made {
+            None => Runs::Own,
+            Some(artifact) => Runs::Made(self.upload(submission, &artifact)?),
         };
-        let arguments = self.addresses(index, command, bindings)?;
-        let new = NewDispatch {
-            submission: index,
-            commands: &[command],
-            arguments: &arguments,
-            outputs,
-            touched: touched.as_ref(),
-            runs,
-        };
-        self.push(&kernel.pdi, expected_ns, new)
+        let slot = self.make_room(submission, &kernel.pdi, arguments.len(), expected_ns)?;
+        self.scratch.chain.push(Packet { submission, command, slot, arguments, outputs, touched, runs });
+        Ok(())
     }
 
-    fn push_joined(&mut self, neighbours: &Neighbours<'a, B>, joined: Arc<Joined<B::Heap>>) -> Result<(), Stop> {
-        let (device, index) = (self.device, neighbours.submission);
-        let (Some(first), Some(submission)) = (neighbours.parts.first(), self.batch.get(index)) else { return Ok(()) };
-        let touched = neighbours.touched(device, submission.bindings()).map_err(Self::stop(index))?;
-        let arguments = self.addresses(index, first.command, &joined.bindings)?;
-        let new = NewDispatch {
-            submission: index,
-            commands: &neighbours.commands,
-            arguments: &arguments,
-            outputs: joined.outputs,
-            touched: Some(&touched),
-            runs: Runs::Joined(Arc::clone(&joined)),
-        };
-        self.push(&first.kernel.pdi, neighbours.expected_ns(), new)
-    }
-
-    /// Device addresses of arguments.
-    fn addresses(&self, index: usize, command: usize, bindings: &[BufferRef]) -> Result<Vec<Range<u64>>, Stop> {
-        let (device, table) = (self.device, self.batch[index].bindings());
+    fn push_joined(&mut self, neighbours: &Neighbours<'a, B>, joined: SharedJoined<B::Heap>) -> Result<(), Stop> {
+        let (device, submission) = (self.device, neighbours.submission);
+        let Some(Part { command, kernel, .. }) = neighbours.parts.first() else { return Ok(()) };
+        let (command, table) = (*command, self.batch[submission].bindings());
         let address = |reference| buffer_range(device, table, command, reference).map(|range| range.device_range());
-        bindings.iter().map(address).collect::<Result<_, _>>().map_err(Self::stop(index))
+        let arguments: Result<Vec<Range<u64>>, _> = joined.bindings.iter().map(address).collect();
+        let arguments = arguments.map_err(Self::stop(submission))?;
+        let slot = self.make_room(submission, &kernel.pdi, arguments.len(), neighbours.expected_ns())?;
+        let (outputs, touched) = (joined.outputs, Some(neighbours.touched()));
+        let runs = Runs::Joined(joined);
+        self.scratch.chain.push(Packet { submission, command, slot, arguments, outputs, touched, runs });
+        Ok(())
     }
 
-    /// Adds a dispatch to the chain, after starting the chain when it does not fit.
-    fn push(
+    /// Makes room in the chain for a dispatch with so many arguments, after starting the chain when it does not fit. Returns where its PDI
+    /// is in the context.
+    fn make_room(
         &mut self,
+        submission: usize,
         pdi: &Arc<LoadedPdi<B::Heap>>,
+        arguments: usize,
         expected_ns: u64,
-        new: NewDispatch<'_, B::Heap>,
-    ) -> Result<(), Stop> {
+    ) -> Result<usize, Stop> {
         if let Some(reason) = Pace::rejects(expected_ns, B::CHAIN_NS) {
-            return Err(Self::stop(new.submission)(DeviceError::Unsupported(reason)));
+            return Err(Self::stop(submission)(DeviceError::Unsupported(reason)));
         }
         let limits = &self.device.state().limits;
         let Residence { context, slot } = match self.schedule.planner.locate(pdi.number) {
@@ -204,10 +192,10 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
                 self.start_chain()?;
                 self.drain()?;
                 let found = self.plan(|schedule, contexts| schedule.planner.require(contexts, pdi));
-                found.map_err(Self::stop(new.submission))?
+                found.map_err(Self::stop(submission))?
             }
         };
-        let bytes = chain_command_bytes(new.arguments.len());
+        let bytes = chain_command_bytes(arguments);
         let fits = self.context.is_none_or(|c| c == context)
             && self.scratch.chain.len() < limits.commands_per_chain
             && self.chain_bytes + bytes <= limits.chain_buffer_bytes
@@ -216,10 +204,9 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         if !fits {
             self.start_chain()?;
         }
-        self.scratch.chain.push(slot, new);
         self.context = Some(context);
         self.chain_bytes += bytes;
         self.chain_ns = self.chain_ns.saturating_add(expected_ns);
-        Ok(())
+        Ok(slot)
     }
 }

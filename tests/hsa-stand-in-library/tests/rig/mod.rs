@@ -5,7 +5,7 @@ use aie_conformance::kernels::TestKernel;
 use aie_driver_rocr::interface::PacketInterface;
 use aie_driver_rocr::kernel_dispatch::KernelDispatchAgent;
 use aie_driver_rocr::session::{Discovered, Session};
-use aie_driver_xdna::agent::{Agent, AgentError, Allocation, Chain, ContextId, DispatchArgument, Packet, PdiRef};
+use aie_driver_xdna::agent::{Agent, AgentError, Allocation, Chain, ContextId, Packet, PdiRef};
 use aie_hal::{Arch, ArchRegistry, KernelArtifact, MemoryPool};
 use hsa_sys::HsaApi;
 use libloading::Library;
@@ -147,8 +147,8 @@ impl Rig {
         for kernel in kernels {
             let index = held.iter().position(|held| held.pdi == kernel.pdi).unwrap_or(held.len());
             let start = chain.arguments.len();
-            let whole = DispatchArgument { address: buffer.device_address, bytes: buffer.length as u32 };
-            chain.arguments.extend([whole, whole]);
+            let whole = buffer.device_address..buffer.device_address + buffer.length as u64;
+            chain.arguments.extend([whole.clone(), whole]);
             chain.packets.push(Packet {
                 pdi_index: index,
                 pdi: kernel.pdi,
