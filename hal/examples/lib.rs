@@ -1,2 +1,2 @@
-//! Nothing of its own: the programs are `dispatch.rs` and `null_driver.rs`.
+//! Nothing of its own: the programs are `concurrent.rs`, `dispatch.rs` and `null_driver.rs`.
 #![forbid(unsafe_code)]

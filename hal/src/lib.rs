@@ -28,8 +28,8 @@
 //!
 //! # Example
 //!
-//! Drivers are crates of their own. `hal/examples/dispatch.rs` is a whole program, and `hal/examples/null_driver.rs` the template
-//! of a driver. Without one:
+//! Drivers are crates of their own. `hal/examples/dispatch.rs` is a whole program, `hal/examples/concurrent.rs` awaits many dispatches on
+//! several devices, and `hal/examples/null_driver.rs` is the template of a driver. Without one:
 //!
 //! ```
 //! use aie_hal::{ArchRegistry, DeviceUri, DriverRegistry};
@@ -47,6 +47,7 @@
 pub mod arch;
 pub mod artifact;
 pub mod backend;
+pub mod block_on;
 pub mod buffer;
 pub mod command_list;
 pub mod context_planner;
@@ -73,6 +74,7 @@ pub mod validation;
 
 pub use arch::{Arch, ArchRegistry};
 pub use artifact::KernelArtifact;
+pub use block_on::block_on;
 pub use buffer::{Access, Buffer, BufferParams, HostMemory, MemoryPool, Span};
 pub use command_list::{Binding, BindingTable, BufferRef, Command, CommandList, CommandListBuilder, RangeOf};
 pub use counters::Counters;

@@ -5,14 +5,15 @@
 //!
 //! [`TimelineSemaphore`] lives in host memory and serves every driver whose completions are handled by a host thread.
 
+use crate::block_on::block_on;
 use crate::error::DeviceError;
 use async_trait::async_trait;
 use futures::channel::oneshot;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use std::any::Any;
 use std::fmt::{Debug, Formatter};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use thiserror::Error;
 
 /// Why a semaphore failed. Shared, because every waiter gets the same first cause.
@@ -81,7 +82,7 @@ pub trait Semaphore: Any + Send + Sync + Debug {
     /// Forgets a listener that has not been called. Nothing happens when it was called, or is being called, already. Whoever
     /// stops waiting early calls this, or listeners gather at a semaphore that is slow to advance.
     fn unsubscribe(&self, id: ListenerId);
-    /// Blocks until `value` is reached.
+    /// Blocks until `value` is reached: [`Semaphore::wait`] for a caller without an executor, and with a time limit.
     ///
     /// # Errors
     /// [`WaitError::Timeout`], [`WaitError::Failed`].
@@ -111,13 +112,18 @@ impl State {
     fn resolved(&self, value: u64) -> bool {
         self.value >= value || self.failure.is_some()
     }
+
+    /// Takes out the listeners that are due; the caller runs them without the lock.
+    fn take_due(&mut self) -> Vec<Subscriber> {
+        let (value, failed) = (self.value, self.failure.is_some());
+        self.subscribers.extract_if(.., |subscriber| failed || subscriber.value <= value).collect()
+    }
 }
 
 /// A [`Semaphore`] in host memory.
 #[derive(Default)]
 pub struct TimelineSemaphore {
     state: Mutex<State>,
-    changed: Condvar,
 }
 
 impl Debug for TimelineSemaphore {
@@ -130,14 +136,7 @@ impl Debug for TimelineSemaphore {
 impl TimelineSemaphore {
     /// A semaphore at `initial`.
     pub fn new(initial: u64) -> Self {
-        Self { state: Mutex::new(State { value: initial, ..State::default() }), changed: Condvar::new() }
-    }
-
-    /// Wakes blocked waiters and takes out the listeners that are due; the caller runs them without the lock.
-    fn take_due(&self, state: &mut State) -> Vec<Subscriber> {
-        self.changed.notify_all();
-        let (value, failed) = (state.value, state.failure.is_some());
-        state.subscribers.extract_if(.., |subscriber| failed || subscriber.value <= value).collect()
+        Self { state: Mutex::new(State { value: initial, ..State::default() }) }
     }
 }
 
@@ -164,7 +163,7 @@ impl Semaphore for TimelineSemaphore {
                 return Err(WaitError::NotMonotone { current: state.value, value });
             }
             state.value = value;
-            self.take_due(&mut state)
+            state.take_due()
         };
         call(due);
         Ok(())
@@ -174,7 +173,7 @@ impl Semaphore for TimelineSemaphore {
         let due = {
             let mut state = self.state.lock();
             state.failure.get_or_insert(cause);
-            self.take_due(&mut state)
+            state.take_due()
         };
         call(due);
     }
@@ -211,17 +210,10 @@ impl Semaphore for TimelineSemaphore {
     }
 
     fn wait_blocking(&self, value: u64, timeout: Option<Duration>) -> Result<(), WaitError> {
-        let mut state = self.state.lock();
-        let pending = |state: &mut State| !state.resolved(value);
-        match timeout.and_then(|timeout| Instant::now().checked_add(timeout)) {
-            Some(deadline) => _ = self.changed.wait_while_until(&mut state, pending, deadline),
-            None => self.changed.wait_while(&mut state, pending),
-        }
-        match &state.failure {
-            _ if state.value >= value => Ok(()),
-            Some(cause) => Err(WaitError::Failed(Arc::clone(cause))),
-            None => Err(WaitError::Timeout { value, current: state.value, timeout: timeout.unwrap_or_default() }),
-        }
+        block_on(self.wait(value), timeout).unwrap_or_else(|| {
+            let current = self.state.lock().value;
+            Err(WaitError::Timeout { value, current, timeout: timeout.unwrap_or_default() })
+        })
     }
 
     async fn wait(&self, value: u64) -> Result<(), WaitError> {

@@ -24,6 +24,7 @@ mod worker;
 pub use in_flight::InFlight;
 
 use self::state::Core;
+use crate::block_on::block_on;
 use crate::error::{DeviceError, SubmitError};
 use crate::process::OwningProcess;
 use crate::queue::{Queue, Submission};
@@ -163,8 +164,11 @@ impl Queue for SubmissionQueue {
     }
 
     fn wait_idle(&self, timeout: Option<Duration>) -> Result<(), DeviceError> {
-        self.core.wait_idle(timeout)?;
-        self.core.lost_or_ok()
+        block_on(self.idle(), timeout).unwrap_or_else(|| {
+            let (timeout, (_, pending)) = (timeout.unwrap_or_default(), self.core.totals());
+            let reason = format!("the queue was not idle after {timeout:?}; {pending} submissions are pending");
+            Err(DeviceError::Timeout(reason))
+        })
     }
 
     async fn idle(&self) -> Result<(), DeviceError> {

@@ -6,6 +6,7 @@ use futures::{FutureExt as _, future};
 use rstest::rstest;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Instant;
 
 const SHORT: Option<Duration> = Some(Duration::from_millis(20));
 const LONG: Option<Duration> = Some(Duration::from_secs(60));

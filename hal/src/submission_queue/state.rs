@@ -10,7 +10,6 @@ use futures::channel::oneshot;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
 
 #[derive(Default)]
 pub(super) enum Readiness {
@@ -82,7 +81,6 @@ pub(super) struct Core {
     state: Mutex<State>,
     /// Something became ready, the device was lost, or the queue closes.
     work: Condvar,
-    ended: Condvar,
 }
 
 /// Whether `point` is reached when all of `signals` are.
@@ -93,7 +91,7 @@ fn promised(signals: &[TimelinePoint], point: &TimelinePoint) -> bool {
 
 impl Core {
     pub(super) fn new(device: Arc<dyn QueueDevice>) -> Self {
-        Self { device, state: Mutex::default(), work: Condvar::new(), ended: Condvar::new() }
+        Self { device, state: Mutex::default(), work: Condvar::new() }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -284,7 +282,6 @@ impl Core {
             let mut idlers = std::mem::take(&mut state.idlers);
             let due = idlers.extract_if(.., |(before, _)| state.idle_before(*before)).collect();
             state.idlers = idlers;
-            self.ended.notify_all();
             due
         };
         for (_, waker) in due {
@@ -293,31 +290,14 @@ impl Core {
         }
     }
 
-    /// Blocks until everything submitted before has ended.
-    pub(super) fn wait_idle(&self, timeout: Option<Duration>) -> Result<(), DeviceError> {
-        let mut state = self.state.lock();
-        let sequence = state.next;
-        let busy = |state: &mut State| !state.idle_before(sequence);
-        match timeout.and_then(|timeout| Instant::now().checked_add(timeout)) {
-            Some(deadline) => _ = self.ended.wait_while_until(&mut state, busy, deadline),
-            None => self.ended.wait_while(&mut state, busy),
-        }
-        if state.idle_before(sequence) {
-            return Ok(());
-        }
-        Err(DeviceError::Timeout(format!(
-            "the queue was not idle after {:?}; {} submissions are pending",
-            timeout.unwrap_or_default(),
-            state.jobs.len() + state.running.len()
-        )))
-    }
-
     /// Resolves when everything submitted before has ended; `None` when it has already.
     pub(super) fn idler(&self) -> Option<oneshot::Receiver<()>> {
         let mut state = self.state.lock();
         let sequence = state.next;
         (!state.idle_before(sequence)).then(|| {
             let (sender, receiver) = oneshot::channel();
+            // Who stopped waiting early is forgotten.
+            state.idlers.retain(|(_, sender)| !sender.is_canceled());
             state.idlers.push((sequence, sender));
             receiver
         })

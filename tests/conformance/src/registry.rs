@@ -38,6 +38,15 @@ pub const CASES: &[Case] = table! {
         threads_allocate_at_the_same_time,
         device_heap_is_a_pool_of_its_own: [HeapAllocation],
     }
+    asynchronous {
+        many_dispatches_are_awaited_together,
+        devices_are_awaited_together: [SeveralDevices],
+        waits_end_in_the_order_of_the_work,
+        a_failed_wait_ends_no_other,
+        a_cancelled_wait_cancels_no_work,
+        a_wait_that_timed_out_can_be_waited_for_again,
+        threads_await_the_same_point,
+    }
     bad_input {
         signals_that_do_not_increase_are_refused,
         refused_submissions_touch_nothing,

@@ -1,6 +1,7 @@
 //! The cases, one file per area.
 
 pub(crate) mod allocation;
+pub(crate) mod asynchronous;
 pub(crate) mod bad_input;
 pub(crate) mod coherence;
 pub(crate) mod command_list;
