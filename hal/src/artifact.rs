@@ -216,7 +216,7 @@ impl KernelArtifact {
 
     /// The same kernel under another name.
     #[must_use]
-    pub(crate) fn renamed(self, name: impl Into<Arc<str>>) -> Self {
+    pub fn renamed(self, name: impl Into<Arc<str>>) -> Self {
         Self { name: name.into(), ..self }
     }
 

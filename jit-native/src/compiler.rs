@@ -123,18 +123,7 @@ impl KernelCompiler for NativeCompiler {
 
     /// The kernel under the name that stores look for, whatever its family calls it.
     fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
-        let artifact = self.build(node, arch)?;
-        let name = kernel_name(op, node);
-        if artifact.name() == name {
-            return Ok(artifact);
-        }
-        let (pdi, instructions) = (artifact.pdi(), artifact.instructions());
-        let renamed = KernelArtifact::new(name, arch.name.as_str(), arch.dev_gen, pdi, instructions)
-            .map_err(|error| CompileError::failed(error.to_string()))?;
-        Ok(match artifact.stream_maker() {
-            Some(maker) => renamed.with_stream_maker(maker.clone()),
-            None => renamed,
-        })
+        Ok(self.build(node, arch)?.renamed(kernel_name(op, node)))
     }
 }
 

@@ -11,8 +11,6 @@ use crate::kit::{NativeError, isa_for};
 use aie_hal::{Arch, KernelArtifact};
 use aie_isa::InstructionSet;
 use aie_ops::Node;
-use aie_ops::name::kernel_name;
-use aie_ops::table;
 use std::sync::Arc;
 
 /// Phases beyond which a node is rejected: its instruction stream would have megabytes.
@@ -119,8 +117,7 @@ pub fn artifact(works: &[Work], node: &Node, arch: &Arch) -> Result<KernelArtifa
         dispatch.end_phase().map_err(|error| unsupported(error.to_string()))?;
     }
     let instructions = dispatch.finish().map_err(|error| failed(error.to_string()))?;
-    let op = table::lookup(&node.op).ok_or_else(|| NativeError::NoFamily { op: node.op.clone() })?;
-    Ok(array.configured().artifact(kernel_name(op, node), instructions)?)
+    Ok(array.configured().artifact(format!("native-{}", node.op), instructions)?)
 }
 
 impl Work {
