@@ -6,7 +6,6 @@
 
 use crate::process::{self, run_helper};
 use crate::settings::AIE_TESTBED_MIRROR;
-use aie_hal::Environment;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -279,7 +278,8 @@ Debug::NoLocking "1";
 ///
 /// Errors if apt is absent or none of its sources is a Debian archive.
 pub fn mirror() -> Result<String> {
-    if let Some(mirror) = Environment::process().text(&AIE_TESTBED_MIRROR) {
+    if let Some(mirror) = AIE_TESTBED_MIRROR.get().filter(|value| !value.is_empty()) {
+        let mirror = mirror.to_string_lossy().into_owned();
         ensure!(mirror.contains(':'), "{AIE_TESTBED_MIRROR} is `{mirror}`, which is no address; {EARLIER}");
         return Ok(mirror);
     }

@@ -3,11 +3,9 @@
 
 use crate::process::run_helper;
 use crate::settings::CC;
-use aie_hal::Environment;
 use anyhow::{Context, Result};
 use regex::Regex;
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
@@ -45,8 +43,8 @@ pub fn ask(questions: &[Question], headers: &[&str], include: &Path) -> Result<V
     let work = tempfile::Builder::new().prefix("c-headers-").tempdir()?;
     let (source, binary) = (work.path().join("headers.c"), work.path().join("headers"));
     std::fs::write(&source, program(questions, headers))?;
-    let compiler = Environment::process().get(&CC).unwrap_or(OsStr::new("cc"));
-    let mut compile = Command::new(compiler);
+    let compiler = CC.or("cc");
+    let mut compile = Command::new(&compiler);
     compile.args(["-std=gnu11", "-O0", "-Wall", "-Werror", "-I"]).arg(include).arg("-o").arg(&binary).arg(&source);
     run_helper(&mut compile, LIMIT).with_context(|| {
         format!(

@@ -2,7 +2,6 @@
 
 use crate::session::Options;
 use crate::settings::NO_COLOR;
-use aie_hal::Environment;
 use anyhow::{Result, bail};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -151,7 +150,7 @@ pub fn bad(text: &str) -> String {
 }
 
 fn painted(text: &str, colour: &str) -> String {
-    if io::stdout().is_terminal() && Environment::process().get(&NO_COLOR).is_none() {
+    if io::stdout().is_terminal() && NO_COLOR.get().is_none() {
         format!("\u{1b}[{colour}m{text}\u{1b}[0m")
     } else {
         text.to_owned()

@@ -1,7 +1,6 @@
 //! The statistics file of `libggml-hsa.so` (`GGML_HSA_STATS`), version 1, and what the commands conclude from it.
 
 use crate::output;
-use aie_hal::Counters;
 use anyhow::{Context, Result, bail};
 use comfy_table::Table;
 use serde::{Deserialize, Serialize};
@@ -68,6 +67,28 @@ pub struct DeviceStats {
     pub fusion: Fusion,
     /// The last graphs, oldest first.
     pub graph_log: Vec<GraphEntry>,
+}
+
+/// What the driver has counted since the device was opened, as `aie_hal::Counters` says it.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counters {
+    pub submissions: u64,
+    pub dispatches: u64,
+    pub joined: u64,
+    pub host_calls: u64,
+    pub chains: u64,
+    pub doorbells: u64,
+    pub contexts_created: u64,
+    pub context_switches: u64,
+    pub bytes_copied: u64,
+    pub bytes_flushed: u64,
+    pub bytes_invalidated: u64,
+    pub allocations: u64,
+    pub allocated_bytes: u64,
+    pub peak_bytes: u64,
+    pub virtual_ns: u64,
+    pub bundles: u64,
 }
 
 /// The least share of the multiply-accumulates that has to be machine code, on the emulated array.

@@ -6,9 +6,8 @@
 use crate::process::{self, run_helper};
 use crate::python::Requirements;
 use crate::settings::CXX;
-use aie_hal::Environment;
 use anyhow::{Context, Result, bail};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -84,8 +83,7 @@ impl Tool {
 /// A C++ compiler and make, installed with the system's package manager where they are missing. That needs root; it is the only
 /// thing that is put into the system, and only on machines that build no C++ yet.
 pub fn compilers(offline: bool) -> Result<()> {
-    let cxx = Environment::process().get(&CXX).unwrap_or(OsStr::new("c++"));
-    if [cxx, OsStr::new("make")].iter().all(|program| runs(Path::new(program))) {
+    if [CXX.or("c++"), "make".into()].iter().all(|program| runs(Path::new(program))) {
         return Ok(());
     }
     if offline {

@@ -4,8 +4,6 @@
 //! compiler's output elsewhere: the paths in the README then hold on every machine.
 
 use crate::settings::CARGO;
-use aie_hal::Environment;
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// The folder of the checkout: the one with the workspace's `Cargo.toml`.
@@ -23,8 +21,7 @@ pub fn target() -> PathBuf {
 
 /// The cargo that runs us, so that a command uses one toolchain throughout.
 pub fn cargo() -> std::process::Command {
-    let cargo = Environment::process().get(&CARGO).unwrap_or(OsStr::new("cargo"));
-    let mut command = std::process::Command::new(cargo);
+    let mut command = std::process::Command::new(CARGO.or("cargo"));
     command.current_dir(root());
     command
 }

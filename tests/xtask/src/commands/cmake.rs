@@ -16,7 +16,6 @@ use crate::session::{DeviceOptions, Options, Session};
 use crate::settings::CARGO;
 use crate::steps::Steps;
 use crate::{library, tools, workspace};
-use aie_hal::Environment;
 use anyhow::{Result, bail};
 use clap::Args;
 use consumer::Consumer;
@@ -128,8 +127,8 @@ impl Setup {
     fn cargo_settings(&self) -> Vec<OsString> {
         let mut settings = vec![tools::argument("-DGGML_HSA_CARGO_TARGET_DIR=", &self.cargo_target)];
         settings.push("-DGGML_HSA_JIT_STDOUT_REDIRECT=ON".into());
-        if let Some(cargo) = Environment::process().get(&CARGO) {
-            settings.push(tools::argument("-DGGML_HSA_CARGO=", Path::new(cargo)));
+        if let Some(cargo) = CARGO.get() {
+            settings.push(tools::argument("-DGGML_HSA_CARGO=", Path::new(&cargo)));
         }
         if self.offline {
             settings.push("-DGGML_HSA_OFFLINE=ON".into());

@@ -10,10 +10,9 @@ use crate::session::{DeviceOptions, Options, Session};
 use crate::stats::{DeviceStats, Stats};
 use crate::steps::Steps;
 use crate::{build, library, process, small_disk};
-use aie_hal::KernelArtifact;
-use aie_hal::format::extent::ArgumentExtent;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -150,11 +149,39 @@ pub fn run(args: &StoreArgs, options: &Options) -> Result<()> {
     steps.report()?.finish("store", options)
 }
 
-/// The generation of the simulated device, and its number in instruction streams.
+/// The generation of the simulated device.
 const ARCH: &str = "aie2p";
-const GENERATION: u8 = 4;
 /// The variable of the cache, which every run sets.
 const CACHE: &str = "GGML_HSA_KERNEL_CACHE_DIR";
+
+/// What is read of a kernel's manifest.
+#[derive(Deserialize)]
+struct Manifest {
+    node: Node,
+}
+
+#[derive(Deserialize)]
+struct Node {
+    sources: Vec<Option<Tensor>>,
+    output: Tensor,
+    #[serde(default)]
+    further_outputs: Vec<Tensor>,
+}
+
+/// Elements and bytes between neighbours, by dimension.
+#[derive(Deserialize)]
+struct Tensor {
+    ne: [u64; 4],
+    nb: [u64; 4],
+}
+
+impl Node {
+    /// Bytes of each argument of its kernel.
+    fn argument_bytes(&self) -> Vec<u64> {
+        let tensors = self.sources.iter().flatten().chain([&self.output]).chain(&self.further_outputs);
+        tensors.map(|Tensor { ne, nb }| ne[3] * nb[3]).collect()
+    }
+}
 
 impl Run {
     fn array(&self) -> u64 {
@@ -231,7 +258,7 @@ impl Rig {
         let target = self.root.path().join("exchanged");
         let (from, to) = (given.join(ARCH), target.join(ARCH));
         fs::create_dir_all(&to)?;
-        let mut streams: Vec<(PathBuf, Vec<ArgumentExtent>)> = Vec::new();
+        let mut streams: Vec<(PathBuf, Vec<u64>)> = Vec::new();
         let entries = fs::read_dir(&from).with_context(|| format!("cannot read {}", from.display()))?;
         let mut names = entries.map(|entry| Ok(entry?.file_name())).collect::<Result<Vec<_>>>()?;
         names.sort();
@@ -241,14 +268,13 @@ impl Rig {
                 fs::copy(from.join(name), to.join(name))?;
             }
             if let Some(stem) = name.strip_suffix(".pdi") {
-                let stream = format!("{stem}_insts.bin");
-                let (pdi, instructions) = (fs::read(from.join(name))?, fs::read(from.join(&stream))?);
-                let artifact = KernelArtifact::new(stem, ARCH, GENERATION, pdi, instructions)?;
-                streams.push((to.join(stream), artifact.argument_extents()?));
+                let manifest = fs::read(from.join(format!("{stem}.json")))?;
+                let manifest: Manifest = serde_json::from_slice(&manifest).with_context(|| format!("{stem}.json"))?;
+                streams.push((to.join(format!("{stem}_insts.bin")), manifest.node.argument_bytes()));
             }
         }
-        let pair = streams.iter().enumerate().find_map(|(index, (one, extents))| {
-            let differs = |other: &Vec<ArgumentExtent>| other.len() == extents.len() && other != extents;
+        let pair = streams.iter().enumerate().find_map(|(index, (one, bytes))| {
+            let differs = |other: &Vec<u64>| other.len() == bytes.len() && other != bytes;
             let (other, _) = streams[index + 1..].iter().find(|(_, other)| differs(other))?;
             Some((one, other))
         });

@@ -5,10 +5,9 @@ use crate::process::run_helper;
 use crate::settings::CC;
 use crate::tools::{CMAKE, COMPILE_WITH, argument, compilers, run_cmake};
 use crate::workspace;
-use aie_hal::Environment;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -94,9 +93,9 @@ fn finished(stamp: &Path, ggml: Version) -> Option<f64> {
 
 /// Compiles the test program as `output`, with the headers in `include` and linked as `link` says.
 pub fn compile_test(output: &Path, include: &Path, link: &[OsString]) -> Result<()> {
-    let compiler = Environment::process().get(&CC).unwrap_or(OsStr::new("cc"));
     let source = workspace::root().join("tests/xtask/abi/abi_test.c");
-    let mut command = Command::new(compiler);
+    let compiler = CC.or("cc");
+    let mut command = Command::new(&compiler);
     command.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-I"]).arg(include).arg(source);
     command.arg("-o").arg(output).args(link).args(["-ldl", "-lm"]);
     run_helper(&mut command, LIMIT).with_context(|| {

@@ -11,7 +11,7 @@ use crate::output::{self, Report};
 use crate::process;
 use crate::session::{Options, Session};
 use crate::simulation::KernelReport;
-use aie_hal::Counters;
+use crate::stats::Counters;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
