@@ -56,6 +56,12 @@ pub fn program(package: &str, offline: bool) -> Result<PathBuf> {
     cargo(&[&BACKEND[..], &["--package", package]].concat(), offline)?.executable("bin", package)
 }
 
+/// Builds the program of a package that has one as tests are built: where its speed does not matter, that needs only what they have
+/// compiled already.
+pub fn development_program(package: &str, offline: bool) -> Result<PathBuf> {
+    cargo(&["build", "--package", package], offline)?.executable("bin", package)
+}
+
 /// Builds the conformance suite for a driver, with the features of the whole workspace, as its tests have them.
 pub fn conformance(driver: &str, offline: bool) -> Result<PathBuf> {
     let arguments = ["test", "--workspace", "--test", driver, "--no-run"];

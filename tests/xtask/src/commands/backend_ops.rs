@@ -13,6 +13,7 @@ mod judge;
 
 use self::catalogue::Catalogue;
 use self::judge::judge;
+use super::operations::with_native_kernels;
 use crate::generation::StatsFile;
 use crate::ops_output::{Listing, Outcome};
 use crate::ops_table::{self, Exclusion, Extent, Table};
@@ -139,7 +140,10 @@ pub fn run(args: &BackendOpsArgs, options: &Options) -> Result<()> {
     let catalogue = Catalogue::read(&session, args.parameters.as_deref())?;
     let operations: Vec<String> = match (&args.operations[..], args.driver.emulated.is_some()) {
         ([], false) => table.operations.keys().cloned().collect(),
-        ([], true) => table.operations.keys().filter(|name| has_native_kernels(name)).cloned().collect(),
+        ([], true) => {
+            let native = with_native_kernels(options)?;
+            table.operations.keys().filter(|name| native.contains(*name)).cloned().collect()
+        }
         (chosen, _) => chosen.to_vec(),
     };
     let course = Course { args, table: &table, session: &session, catalogue: &catalogue };
@@ -332,11 +336,6 @@ fn run_operation(operation: &str, course: &Course, bar: &ProgressBar) -> Result<
         ok: problems.is_empty(),
         problems,
     })
-}
-
-/// Whether a family of native kernels has the operation, by ggml's name for it.
-fn has_native_kernels(operation: &str) -> bool {
-    aie_jit_native::families::families_of(operation).next().is_some()
 }
 
 fn code_counts(operation: &str, stats: &Path) -> Result<CodeCounts> {
