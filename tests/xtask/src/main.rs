@@ -6,7 +6,6 @@
 
 mod apt;
 mod build;
-mod c_headers;
 mod commands;
 mod difference;
 mod files;

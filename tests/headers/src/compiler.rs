@@ -1,17 +1,15 @@
 //! Asking a C compiler what headers declare: sizes, offsets, values. A program of one line for each question is built
 //! against the headers and run; a name they do not have is an error of the compiler.
 
-use crate::process::run_helper;
-use crate::settings::CC;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use regex::Regex;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(120);
+/// The C compiler.
+pub struct Compiler(pub PathBuf);
 
 /// One value the C compiler is asked for.
 pub struct Question {
@@ -38,27 +36,37 @@ fn program(questions: &[Question], headers: &[&str]) -> String {
     text
 }
 
-/// The answers, in the order of the questions.
-pub fn ask(questions: &[Question], headers: &[&str], include: &Path) -> Result<Vec<u64>> {
-    let work = tempfile::Builder::new().prefix("c-headers-").tempdir()?;
-    let (source, binary) = (work.path().join("headers.c"), work.path().join("headers"));
-    std::fs::write(&source, program(questions, headers))?;
-    let compiler = CC.or("cc");
-    let mut compile = Command::new(&compiler);
-    compile.args(["-std=gnu11", "-O0", "-Wall", "-Werror", "-I"]).arg(include).arg("-o").arg(&binary).arg(&source);
-    run_helper(&mut compile, LIMIT).with_context(|| {
-        format!(
-            "the C compiler `{}` cannot build the comparison: either it is missing (Debian: apt-get install gcc \
-             libc6-dev), or the headers in {} lack a name it lists",
-            compiler.to_string_lossy(),
-            include.display()
-        )
-    })?;
-    let printed = run_helper(&mut Command::new(&binary), LIMIT)?;
-    printed
-        .lines()
-        .map(|line| line.parse().with_context(|| format!("unexpected output of the comparison: {line:?}")))
-        .collect()
+impl Compiler {
+    /// The answers, in the order of the questions.
+    pub fn ask(&self, questions: &[Question], headers: &[&str], include: &Path) -> Result<Vec<u64>> {
+        let work = tempfile::Builder::new().prefix("c-headers-").tempdir()?;
+        let (source, binary) = (work.path().join("headers.c"), work.path().join("headers"));
+        std::fs::write(&source, program(questions, headers))?;
+        let mut compile = Command::new(&self.0);
+        compile.args(["-std=gnu11", "-O0", "-Wall", "-Werror", "-I"]).arg(include).arg("-o").arg(&binary).arg(&source);
+        printed(&mut compile).with_context(|| {
+            format!(
+                "the C compiler `{}` cannot build the comparison: either it is missing (Debian: apt-get install gcc \
+                 libc6-dev), or the headers in {} lack a name it lists",
+                self.0.display(),
+                include.display()
+            )
+        })?;
+        printed(&mut Command::new(&binary))?
+            .lines()
+            .map(|line| line.parse().with_context(|| format!("unexpected output of the comparison: {line:?}")))
+            .collect()
+    }
+}
+
+/// What a program prints that has to succeed.
+fn printed(command: &mut Command) -> Result<String> {
+    let name = command.get_program().to_owned();
+    let output = command.output().with_context(|| format!("cannot start {}", name.display()))?;
+    if !output.status.success() {
+        bail!("{}: {}: {}", name.display(), output.status, String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// How many values of each kind are requested.
@@ -116,9 +124,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("x.h"), "struct x { char a; int b; };").unwrap();
         let known = question("offsets", "value = offsetof(struct x, b);", 4);
-        assert_eq!(ask(&[known], &["x.h"], dir.path()).unwrap(), [4]);
+        let compiler = Compiler("cc".into());
+        assert_eq!(compiler.ask(&[known], &["x.h"], dir.path()).unwrap(), [4]);
         let unknown = question("offsets", "value = offsetof(struct x, c);", 8);
-        let error = format!("{:#}", ask(&[unknown], &["x.h"], dir.path()).unwrap_err());
+        let error = format!("{:#}", compiler.ask(&[unknown], &["x.h"], dir.path()).unwrap_err());
         assert!(error.contains("lack a name"), "{error}");
     }
 }
