@@ -6,12 +6,14 @@
 //! - [`compare`]: the differences between two runs, less the [`known`] ones, which have reasons.
 //! - [`answers`]: what simulated kernels answer, checked in.
 //! - [`seen`]: which requests and fields runs have exercised.
+//! - [`judge`]: all of this for the runs of several kernels.
 //!
 //! Nothing here needs a compiled kernel: what runs is the empty instruction stream that opening a device runs too.
 #![deny(unsafe_code)]
 
 pub mod answers;
 pub mod compare;
+pub mod judge;
 pub mod known;
 mod names;
 mod packets;

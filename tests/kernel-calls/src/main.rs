@@ -1,12 +1,13 @@
 //! Asks an amdxdna kernel driver what it answers, call by call.
 //!
 //! One line of JSON for each call goes to standard output. Exit code 0 as soon as all scripts were played, whatever the kernel
-//! has answered: judging that is for `cargo xtask kernel-calls`.
+//! has answered: judging that is for `judge`, which `cargo xtask kernel-calls` runs on what several kernels have answered.
 
 #![forbid(unsafe_code)]
 
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
+use kernel_calls::judge::{self, Runs};
 use kernel_calls::run::{self, OwnCommand, Player};
 use kernel_calls::scripts::{self, Script};
 use kernel_calls::{record, table};
@@ -49,6 +50,8 @@ enum Command {
         #[arg(long)]
         node: PathBuf,
     },
+    /// Judges runs: what breaks, varies, is not as before, or differs between a simulated and a real kernel; prints JSON
+    Judge(Runs),
     /// Lists all scripts
     List,
 }
@@ -78,6 +81,10 @@ fn dispatch(args: Args) -> Result<()> {
             Ok(out.flush()?)
         }
         Command::Script { name, node } => run::here(&name, &node),
+        Command::Judge(runs) => {
+            println!("{}", serde_json::to_string(&judge::judge(&runs)?)?);
+            Ok(())
+        }
         Command::List => {
             scripts::all().for_each(|script| println!("{:<34} {}", script.name, script.about));
             Ok(())

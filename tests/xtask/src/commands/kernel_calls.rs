@@ -9,18 +9,12 @@ use crate::output::Report;
 use crate::session::{KERNELS, Options};
 use crate::testbed::virtual_machine;
 use crate::virtual_machine::{BOOT_LIMIT, Guest, Host, Machine, ServedNpu};
-use crate::{build, library, process, workspace};
-use anyhow::{Context, Result, anyhow, ensure};
+use crate::{build, library, process};
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use kernel_calls::answers::{Answers, answers, changes};
-use kernel_calls::compare::{Difference, differences};
-use kernel_calls::known::Known;
-use kernel_calls::record;
-use kernel_calls::record::Record;
-use kernel_calls::seen::{Run, Seen};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -31,8 +25,6 @@ const PROGRAM: &str = "aie-kernel-calls";
 const LIMIT: Duration = Duration::from_secs(600);
 /// Real kernels whose simulated counterparts differ from a plain one.
 const LIKE: [&str; 2] = ["7.2 npu4", "7.2 npu1"];
-/// What a player prints where a script should have ended on its own.
-const BROKEN: &str = "the script";
 const PAGE: GeneratedPage = GeneratedPage { file: "docs/kernel-interface.md", command: "kernel-calls" };
 
 /// Compare what simulated and real kernels answer, call by call.
@@ -117,25 +109,43 @@ impl Simulated {
     }
 }
 
-/// Plays all scripts on a machine: gets the program's arguments, returns what it printed.
-type Play<'a> = dyn FnMut(&[&str]) -> Result<String> + 'a;
-
-/// What a machine answers. `play` is how the program is run there.
-fn played(name: &str, play: &mut Play<'_>) -> Result<Vec<Record>> {
-    let text = play(&["run"]).with_context(|| format!("{PROGRAM} on {name}"))?;
-    let records = record::read(&text).map_err(|error| anyhow!("{PROGRAM} on {name}: {error}"))?;
-    ensure!(!records.is_empty(), "{PROGRAM} on {name} has printed no record of a call");
-    Ok(records)
+/// What the program has found in the runs.
+#[derive(Deserialize)]
+struct Judgement {
+    kernels: Vec<Compared>,
+    problems: Vec<String>,
+    page: String,
 }
 
 /// A kernel; a real one beside the simulated one.
-#[derive(Default, Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Compared {
     kernel: String,
     calls: usize,
     known: usize,
-    differences: Vec<Difference>,
+    differences: Vec<serde_json::Value>,
     stale: Vec<String>,
+}
+
+/// The runs, in files of a folder of their own, as the program's arguments.
+struct Runs {
+    folder: tempfile::TempDir,
+    arguments: Vec<OsString>,
+}
+
+impl Runs {
+    fn new() -> Result<Self> {
+        Ok(Self { folder: tempfile::Builder::new().prefix("kernel-calls-").tempdir()?, arguments: Vec::new() })
+    }
+
+    fn add(&mut self, option: &str, name: &str, text: &str) -> Result<()> {
+        let file = self.folder.path().join(format!("{}.jsonl", self.arguments.len()));
+        fs::write(&file, text)?;
+        let mut value = OsString::from(format!("{name}="));
+        value.push(file);
+        self.arguments.extend([option.into(), value]);
+        Ok(())
+    }
 }
 
 pub fn run(args: &KernelCallsArgs, options: &Options) -> Result<()> {
@@ -145,63 +155,28 @@ pub fn run(args: &KernelCallsArgs, options: &Options) -> Result<()> {
     };
     let program = build::cargo(&[&build::BACKEND[..], &["--package", PACKAGE]].concat(), options.offline)?
         .executable("bin", PROGRAM)?;
-    let simulated = |machine: &Simulated| {
-        played(&format!("the simulated kernel {}", machine.name()), &mut |arguments| {
-            on_simulation(&program, &preload, machine, arguments)
-        })
-    };
-    let mut seen: Seen = read_json(&checked_in_file("seen.json"))?;
-    let (mut report, mut rows) = (Report::default(), Vec::new());
-    let checked_in: BTreeMap<String, Answers> = read_json(&checked_in_file("answers.json"))?;
-    let mut found = BTreeMap::new();
+    let simulated = |machine: &Simulated| on_simulation(&program, &preload, machine);
+    let mut runs = Runs::new()?;
     for machine in Simulated::checked_in()? {
-        let (name, records) = (machine.name(), simulated(&machine)?);
-        let now = answers(&for_anybody(&records));
-        report.problems.extend(broken(&records).map(|what| format!("{name}: {what}")));
-        if !args.write {
-            let before = checked_in.get(&name).cloned().unwrap_or_default();
-            report
-                .problems
-                .extend(changes(&before, &now).iter().map(|change| format!("{name}: answers.json: {change}")));
-        }
-        found.insert(name, now);
+        runs.add("--simulated", &machine.name(), &simulated(&machine)?)?;
         if machine == Simulated::plain(machine.kernel) {
-            let varies = differences(&records, &simulated(&machine)?);
-            report.problems.extend(varies.iter().map(|varies| format!("{} varies: {varies}", machine.name())));
-            rows.push(Compared {
-                kernel: format!("{}, simulated", machine.kernel),
-                calls: records.len(),
-                ..Compared::default()
-            });
-            seen.simulated.insert(machine.kernel.to_owned(), Run::of(&for_anybody(&records)));
+            runs.add("--again", &machine.name(), &simulated(&machine)?)?;
         }
     }
-    let known = checked_in_file("known.toml");
-    let text = crate::files::read(&known)?;
-    let known = Known::parse(&text).map_err(|error| anyhow!("{}: {error}", known.display()))?;
-    let mut runs = Vec::new();
-    for real in &args.real {
-        let records = played(&real.name, &mut |_| crate::files::read(&real.file))?;
-        runs.push((real.name.clone(), records));
+    let mut real = Vec::new();
+    for Real { name, file } in &args.real {
+        real.push((name.clone(), crate::files::read(file)?));
     }
-    runs.extend(play(&args.vm, &program, args.device_server.as_deref(), options)?);
-    for (name, records) in runs {
-        report.problems.extend(broken(&records).map(|what| format!("{name}: {what}")));
-        let judged = known.judge(&name, differences(&simulated(&Simulated::like(&name)?)?, &records));
-        rows.push(Compared {
-            kernel: name.clone(),
-            calls: records.len(),
-            known: judged.known.len(),
-            differences: judged.unknown,
-            stale: judged.stale.iter().map(|entry| entry.name()).collect(),
-        });
-        seen.real.insert(name, Run::of(&records));
+    real.extend(play(&args.vm, &program, args.device_server.as_deref(), options)?);
+    for (name, text) in real {
+        runs.add("--real", &name, &text)?;
+        runs.add("--like", &name, &simulated(&Simulated::like(&name)?)?)?;
     }
-    if args.write {
-        write_json("seen.json", &seen)?;
-        write_json("answers.json", &found)?;
-    }
-    let page = PAGE.make(&seen.page(), args.write, !args.write);
+    let mut judge = Command::new(&program);
+    judge.arg("judge").args(&runs.arguments).args(args.write.then_some("--write"));
+    let Judgement { kernels: rows, problems, page } = process::run(&mut judge, LIMIT)?.json(PROGRAM)?;
+    let page = PAGE.make(&page, args.write, !args.write);
+    let mut report = Report::with(problems);
     report.rows(
         "kernels",
         &rows,
@@ -212,11 +187,6 @@ pub fn run(args: &KernelCallsArgs, options: &Options) -> Result<()> {
             ("#others", |row| row.differences.len().to_string()),
         ],
     )?;
-    // Script, step, call: what: simulated | real.
-    for Compared { kernel, differences, stale, .. } in &rows {
-        report.problems.extend(differences.iter().map(|difference| format!("{kernel}: {difference}")));
-        report.problems.extend(stale.iter().map(|name| format!("{kernel}: known, but no longer observed: {name}")));
-    }
     if !report.problems.is_empty() {
         report.summary(
             "fix the simulation, or add each difference that stays to tests/kernel-calls/known.toml, with its reason",
@@ -226,49 +196,22 @@ pub fn run(args: &KernelCallsArgs, options: &Options) -> Result<()> {
     page
 }
 
-/// Runs the program on a simulated kernel.
-fn on_simulation(program: &Path, preload: &Path, machine: &Simulated, arguments: &[&str]) -> Result<String> {
+/// What the program prints on a simulated kernel.
+fn on_simulation(program: &Path, preload: &Path, machine: &Simulated) -> Result<String> {
     let mut command = Command::new(program);
     process::clear_settings(&mut command);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("AMDXDNA_SIM_")) {
         command.env_remove(name);
     }
     command
-        .args(arguments)
+        .arg("run")
         .env("LD_PRELOAD", preload)
         .env("AMDXDNA_SIM_DEVICES", machine.npu)
         .env("AMDXDNA_SIM_KERNEL", machine.kernel);
     if let Some(differs) = machine.machine {
         command.env("AMDXDNA_SIM_MACHINE", differs);
     }
-    let finished = process::run(&mut command, LIMIT)?;
-    finished.ensure(PROGRAM)?;
-    Ok(finished.stdout)
-}
-
-fn checked_in_file(name: &str) -> PathBuf {
-    workspace::root().join("tests/kernel-calls").join(name)
-}
-
-fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
-    let text = crate::files::read(path)?;
-    serde_json::from_str(&text).with_context(|| format!("{} is not what `--write` writes", path.display()))
-}
-
-fn write_json(name: &str, value: &impl Serialize) -> Result<()> {
-    let (path, text) = (checked_in_file(name), serde_json::to_string_pretty(value)? + "\n");
-    crate::files::write(&path, &text)
-}
-
-/// What does not depend on who runs it: only the super-user may set something.
-fn for_anybody(records: &[Record]) -> Vec<Record> {
-    records.iter().filter(|record| !record.script.starts_with("state: ")).cloned().collect()
-}
-
-/// Scripts that did not end by themselves.
-fn broken(records: &[Record]) -> impl Iterator<Item = String> + '_ {
-    let ends = records.iter().filter(|record| record.call == BROKEN);
-    ends.map(|record| format!("the script `{}` {}", record.script, record.result))
+    process::run_helper(&mut command, LIMIT).with_context(|| format!("the simulated kernel {}", machine.name()))
 }
 
 /// The word for all of [`EVERY`].
@@ -304,13 +247,13 @@ pub fn list(text: &str) -> Result<GuestRuns, String> {
     Ok(GuestRuns(vec![GuestRun { kernel, npu: ServedNpu::from_str(npu, false)? }]))
 }
 
-/// Plays the scripts in each machine; what the runs are called, with their records.
+/// Plays the scripts in each machine; what the runs are called, with what the program has printed.
 pub fn play(
     lists: &[GuestRuns],
     program: &Path,
     server: Option<&Path>,
     options: &Options,
-) -> Result<Vec<(String, Vec<Record>)>> {
+) -> Result<Vec<(String, String)>> {
     if lists.is_empty() {
         return Ok(Vec::new());
     }
@@ -318,23 +261,21 @@ pub fn play(
     lists.iter().flat_map(|list| &list.0).map(|wanted| Ok((wanted.name(), play_in(&host, wanted, program)?))).collect()
 }
 
-fn play_in(host: &Host, wanted: &GuestRun, program: &Path) -> Result<Vec<Record>> {
+fn play_in(host: &Host, wanted: &GuestRun, program: &Path) -> Result<String> {
     let machine = Machine { kernel: wanted.kernel.to_owned(), npu: wanted.npu, ..Machine::default() };
     let mut guest = Guest::boot(host, &machine, BOOT_LIMIT)?;
     guest.npu()?;
     let mut command = host.testbed.command_for(program);
-    let records = played(&wanted.name(), &mut |arguments| {
-        let finished = guest.run(command.args(arguments), LIMIT)?;
-        finished.ensure(PROGRAM)?;
-        Ok(finished.stdout)
-    })?;
+    let finished = guest.run(command.arg("run"), LIMIT)?;
+    finished.ensure(PROGRAM).with_context(|| format!("{PROGRAM} on {}", wanted.name()))?;
     guest.power_off()?;
-    Ok(records)
+    Ok(finished.stdout)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workspace;
     use rstest::rstest;
     use std::collections::BTreeSet;
 
@@ -357,25 +298,11 @@ mod tests {
     }
 
     #[test]
-    fn scripts_that_break_are_named() {
-        let line = r#"{"script":"bo: sizes","step":9,"call":"the script","result":"did not end in time"}"#;
-        let records = played("a machine", &mut |_| Ok(line.to_owned())).unwrap();
-        assert_eq!(broken(&records).collect::<Vec<_>>(), ["the script `bo: sizes` did not end in time"]);
-        assert!(played("a machine", &mut |_| Ok(String::new())).unwrap_err().to_string().contains("no record"));
-    }
-
-    #[test]
-    fn the_known_differences_can_be_read() {
-        Known::parse(&std::fs::read_to_string(checked_in_file("known.toml")).unwrap()).unwrap();
-        read_json::<Seen>(&checked_in_file("seen.json")).unwrap();
-        let answers: BTreeMap<String, Answers> = read_json(&checked_in_file("answers.json")).unwrap();
-        assert!(
-            answers.into_keys().eq(Simulated::checked_in()
-                .unwrap()
-                .iter()
-                .map(Simulated::name)
-                .collect::<BTreeSet<_>>())
-        );
+    fn every_machine_that_is_played_on_has_answers() {
+        let file = workspace::root().join("tests/kernel-calls/answers.json");
+        let answers: serde_json::Value = serde_json::from_str(&crate::files::read(&file).unwrap()).unwrap();
+        let names: BTreeSet<String> = Simulated::checked_in().unwrap().iter().map(Simulated::name).collect();
+        assert!(answers.as_object().unwrap().keys().eq(&names), "{names:?}");
     }
 
     #[test]
