@@ -11,7 +11,6 @@ mod difference;
 mod files;
 mod generated_page;
 mod generation;
-mod judges;
 mod library;
 mod model;
 mod ops_output;

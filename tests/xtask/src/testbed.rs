@@ -141,13 +141,19 @@ impl Testbed {
 
     /// The words that start a program: the loader, its options, and the program.
     pub fn line(&self, program: &Path, preload: Option<&Path>) -> Vec<OsString> {
+        let mut line = self.loader_line(preload);
+        line.push(program.as_os_str().to_owned());
+        line
+    }
+
+    /// The words before a program: the loader and its options.
+    pub fn loader_line(&self, preload: Option<&Path>) -> Vec<OsString> {
         let lib = self.lib();
         let libraries = format!("{}:{}", lib.display(), lib.join("llama").display());
         let mut line = vec![self.loader().into_os_string(), "--library-path".into(), libraries.into()];
         if let Some(preload) = preload {
             line.extend(["--preload".into(), preload.as_os_str().to_owned()]);
         }
-        line.push(program.as_os_str().to_owned());
         line
     }
 

@@ -5,27 +5,24 @@
 //! project, so this is no stage that CI runs; the folder is given. Every core program that is found in it is also decoded and
 //! encoded again, whether or not the table says how to run it.
 
-mod cases;
-mod containers;
-mod encoding;
-mod evidence;
-mod execution;
-mod manifest;
-
+use super::xrt::program;
 use crate::files;
 use crate::library;
-use crate::output::{self, Report};
+use crate::output::{self, Column, Report};
 use crate::session::Options;
 use crate::testbed::Testbed;
-use anyhow::{Result, ensure};
-use cases::{Judged, Verdict};
+use crate::{build, process};
+use anyhow::Result;
 use clap::Args;
-use encoding::Encoding;
-use evidence::Evidence;
-use execution::{Execution, Xrt};
-use manifest::Program;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+const PACKAGE: &str = "aie-real-programs";
+/// Time that all programs have.
+const LIMIT: Duration = Duration::from_secs(4 * 3600);
 
 /// Run compiled programs of others from a folder on the emulated array, and decode and re-encode every bundle in it.
 #[derive(Debug, Args)]
@@ -81,103 +78,142 @@ pub struct RealProgramsArgs {
     encoding_only: bool,
 }
 
+/// What the program of `tests/real-programs` prints.
+#[derive(Debug, Deserialize)]
+struct Printed {
+    encoding: Vec<Encoding>,
+    programs: Vec<Execution>,
+    cases: Option<Vec<Judged>>,
+    problems: Vec<String>,
+}
+
+/// What was found of one generation.
+#[derive(Debug, Serialize, Deserialize)]
+struct Encoding {
+    arch: String,
+    files: usize,
+    /// Programs of cores.
+    programs: usize,
+    /// Programs whose bytes no other has.
+    distinct: usize,
+    bundles: usize,
+    /// Bundles that were re-encoded to their own bytes.
+    identical: usize,
+    /// Instructions of the table that occur.
+    instructions: usize,
+    /// Formats of the table that occur.
+    formats: usize,
+}
+
+const ENCODING: &[Column<Encoding>] = &[
+    ("generation", |row| row.arch.clone()),
+    ("#files", |row| row.files.to_string()),
+    ("#core programs", |row| row.programs.to_string()),
+    ("#distinct", |row| row.distinct.to_string()),
+    ("#bundles", |row| row.bundles.to_string()),
+    ("re-encoded to the same bytes", |row| share(row.identical, row.bundles)),
+    ("#instructions used", |row| row.instructions.to_string()),
+    ("#formats used", |row| row.formats.to_string()),
+];
+
+/// How a program's run ended.
+#[derive(Debug, Serialize, Deserialize)]
+struct Execution {
+    name: String,
+    arch: String,
+    /// Elements compared.
+    values: usize,
+    /// Elements that are not as they have to be.
+    mismatches: usize,
+    /// The largest difference of one.
+    largest_error: f64,
+    /// Bundles that the cores executed; not known under XRT.
+    bundles: u64,
+    seconds: f64,
+    problem: Option<String>,
+}
+
+const EXECUTIONS: &[Column<Execution>] = &[
+    ("program", |row| row.name.clone()),
+    ("generation", |row| row.arch.clone()),
+    ("#values", |row| row.values.to_string()),
+    ("#mismatches", |row| row.mismatches.to_string()),
+    ("#largest error", |row| row.largest_error.to_string()),
+    ("#bundles", |row| row.bundles.to_string()),
+    ("#seconds", |row| format!("{:.2}", row.seconds)),
+    ("result", |row| output::verdict(row.problem.is_none())),
+];
+
+/// What became of a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Verdict {
+    Agrees,
+    BothStop,
+    GoesOn,
+    NoProgram,
+    Differs,
+}
+
+/// One case.
+#[derive(Debug, Serialize, Deserialize)]
+struct Judged {
+    name: String,
+    verdict: Verdict,
+    /// How the core stopped, or what differs.
+    detail: String,
+}
+
 /// Runs the command.
 pub fn run(args: &RealProgramsArgs, options: &Options) -> Result<()> {
-    let all = files::below(&args.programs)?;
-    let mut report = Report::default();
-    let encoding = Encoding::of(&args.programs, &all, &mut report.problems);
-    let executions = if args.encoding_only { Vec::new() } else { execute(args, &all, options, &mut report.problems)? };
-    report.rows("encoding", &encoding, encoding::COLUMNS)?;
-    if !args.encoding_only {
-        report.rows("programs", &executions, execution::COLUMNS)?;
-    }
-    let mut evidence = Evidence::default();
-    for program in executions.iter().filter(|program| program.problem.is_none()) {
-        evidence.add(&program.arch, "program", &program.rows);
-    }
-    if let Some(file) = &args.cases {
-        for case in judge_cases(file, &args.programs, &mut report)? {
-            evidence.add("aie2p", "case", &case.rows);
+    let mut command = Command::new(build::development_program(PACKAGE, options.offline)?);
+    process::clear_settings(&mut command);
+    command.arg("--programs").arg(files::absolute(&args.programs)?);
+    command.args(args.only.iter().flat_map(|only| ["--only", only]));
+    for (option, file) in [("--cases", &args.cases), ("--evidence", &args.evidence)] {
+        if let Some(file) = file {
+            command.arg(option).arg(files::absolute(file)?);
         }
     }
-    if let Some(file) = &args.evidence {
-        files::write(file, &evidence.to_table())?;
+    command.args(args.encoding_only.then_some("--encoding-only"));
+    if args.xrt {
+        let testbed = Testbed::ensure(&options.testbed, options.offline)?;
+        let line = program::line(&testbed, &library::preload(options.offline)?)?;
+        command.arg("--").args(line).env("LC_ALL", "C.UTF-8").env("PYTHONDONTWRITEBYTECODE", "1");
+    }
+    let Printed { encoding, programs, cases, problems } = process::run(&mut command, LIMIT)?.json(PACKAGE)?;
+    let mut report = Report::with(problems);
+    report.rows("encoding", &encoding, ENCODING)?;
+    if !args.encoding_only {
+        report.rows("programs", &programs, EXECUTIONS)?;
+    }
+    if let Some(cases) = &cases {
+        show_cases(cases, &mut report)?;
     }
     let bundles: usize = encoding.iter().map(|row| row.bundles).sum();
     let identical: usize = encoding.iter().map(|row| row.identical).sum();
-    let right = executions.iter().filter(|row| row.problem.is_none()).count();
+    let right = programs.iter().filter(|row| row.problem.is_none()).count();
     report.summary(format!(
         "{identical} of {bundles} bundles re-encoded to the same bytes; {right} of {} programs computed what they have to",
-        executions.len()
+        programs.len()
     ));
     report.finish("real-programs", options)
 }
 
-/// What programs need to run with XRT.
-fn xrt(options: &Options) -> Result<Xrt> {
-    let testbed = Testbed::ensure(&options.testbed, options.offline)?;
-    testbed.xrt("python3")?;
-    let work = tempfile::Builder::new().prefix("programs-").tempdir()?;
-    Ok(Xrt { preload: library::preload(options.offline)?, testbed, work })
-}
-
-fn execute(
-    args: &RealProgramsArgs,
-    all: &[PathBuf],
-    options: &Options,
-    problems: &mut Vec<String>,
-) -> Result<Vec<Execution>> {
-    let mut executions = Vec::new();
-    let xrt = if args.xrt { Some(xrt(options)?) } else { None };
-    for table in all.iter().filter(|path| path.file_name().is_some_and(|name| name == "programs.toml")) {
-        let path = args.programs.join(table);
-        let folder = path.parent().unwrap_or(Path::new("."));
-        let programs = manifest::read(&path)?;
-        let chosen = |program: &&Program| {
-            (xrt.is_none() || program.image.extension().is_some_and(|extension| extension == "xclbin"))
-                && args.only.as_ref().is_none_or(|only| program.name.contains(only))
-        };
-        for program in programs.iter().filter(chosen) {
-            let done = match execution::run(program, folder, xrt.as_ref()) {
-                Ok(done) => done,
-                // The others can be run all the same.
-                Err(cause) => {
-                    problems.push(format!("{}: {}: {cause:#}", path.display(), program.name));
-                    continue;
-                }
-            };
-            problems.extend(done.problem.iter().map(|problem| format!("{}: {problem}", program.name)));
-            executions.push(done);
-        }
-    }
-    ensure!(
-        !(executions.is_empty() && problems.is_empty()),
-        "no programs.toml below {} names such a program",
-        args.programs.display()
-    );
-    Ok(executions)
-}
-
-/// Runs cases: counts of each verdict, and a line for each that does not simply agree. Gives those that do.
-fn judge_cases(file: &Path, folder: &Path, report: &mut Report) -> Result<Vec<Judged>> {
-    let judged = cases::run(&files::read(file)?, folder).map_err(anyhow::Error::msg)?;
+/// Counts of each verdict, and a line for each case that does not simply agree.
+fn show_cases(cases: &[Judged], report: &mut Report) -> Result<()> {
     let mut counts: BTreeMap<Verdict, usize> = BTreeMap::new();
-    for case in &judged {
-        *counts.entry(case.verdict).or_default() += 1;
-        if case.verdict == Verdict::Differs {
-            report.problems.push(format!("case {}: {}", case.name, case.detail));
-        }
-    }
-    let others: Vec<_> = judged.iter().filter(|case| case.verdict != Verdict::Agrees).collect();
     let mut table = output::table(&["case", "verdict", "detail"]);
-    for case in &others {
-        table.add_row([case.name.clone(), format!("{:?}", case.verdict), case.detail.clone()]);
+    for Judged { name, verdict, detail } in cases {
+        *counts.entry(*verdict).or_default() += 1;
+        if *verdict != Verdict::Agrees {
+            table.add_row([name.clone(), format!("{verdict:?}"), detail.clone()]);
+        }
     }
     report.line(table);
     let counts: Vec<String> = counts.iter().map(|(verdict, count)| format!("{count} {verdict:?}")).collect();
-    report.line(format!("{} cases: {}", judged.len(), counts.join(", ")));
-    report.field("cases", &judged)?;
-    Ok(judged.into_iter().filter(|case| case.verdict == Verdict::Agrees).collect())
+    report.line(format!("{} cases: {}", cases.len(), counts.join(", ")));
+    report.field("cases", cases)
 }
 
 /// A share for a table: `12 of 13`.

@@ -4,9 +4,9 @@
 //! instruction streams judges both: the files, and the kernel device, which has to behave as XRT knows it from the real driver.
 
 mod costs;
+pub mod job;
+pub mod program;
 
-use crate::judges::xrt_job::{self, JUDGE, PARTS, Printed};
-use crate::judges::xrt_program::{Argument, Job};
 use crate::library;
 use crate::process;
 use crate::session::{KERNELS, Options};
@@ -14,11 +14,11 @@ use crate::simulation::KernelReport;
 use crate::steps::Steps;
 use crate::testbed::Testbed;
 use crate::workspace;
-use aie_conformance::compiled;
-use aie_hal::ArchRegistry;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 use costs::Costs;
+use job::{Code, JUDGE, Kernels, PARTS, Printed};
+use program::{Argument, Job};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,8 +29,6 @@ const GENERATIONS: [&str; 2] = ["aie2", "aie2p"];
 const KERNEL_VARIABLE: &str = "AMDXDNA_SIM_KERNEL";
 /// The PCI address the simulated device has unless another is requested, as XRT prints it.
 const ADDRESS: &str = "0000:c5:00.1";
-/// Blocks of words for the kernel with machine code.
-const BLOCKS: usize = 64;
 
 /// Run reference kernels and machine code through AMD's XRT on the simulated kernel device, and compare its kernel calls with ours.
 #[derive(Debug, Args)]
@@ -79,14 +77,15 @@ pub fn run(args: &XrtArgs, options: &Options) -> Result<()> {
     let ours = costs::program(options)?;
     let generations = chosen(&GENERATIONS, &args.generation);
     for generation in &generations {
-        steps.check(&format!("{generation}: machine code"), || stage.machine_code(generation));
-        let kernels = xrt_job::kernels(&stage.testbed, stage.work.path(), generation)?;
+        let kernels = Kernels::write(&stage.work.path().join(generation), generation, options.offline)?;
+        steps.check(&format!("{generation}: machine code"), || stage.machine_code(generation, &kernels.code));
+        let kernels = kernels.described(&stage.testbed)?;
         for kernel in chosen(&KERNELS, &args.kernel) {
             let machine = Machine { generation: generation.clone(), kernel };
             steps.check(&format!("{}: xrt-smi examine", machine.name()), || stage.examine(&machine));
             for (part, count) in PARTS {
                 steps.check(&format!("{}: {part}", machine.name()), || {
-                    let printed = stage.run_part(&machine, &xrt_job::job(&kernels, part, count), None)?;
+                    let printed = stage.run_part(&machine, &job::job(&kernels, part, count), None)?;
                     dispatches += printed.dispatches;
                     Ok(format!("{} dispatches with checked results", printed.dispatches))
                 });
@@ -138,26 +137,21 @@ impl Stage {
         Ok(format!("an NPU at {ADDRESS}"))
     }
 
-    /// Runs a kernel with machine code, which adds 5 to every word, from an xclbin.
-    fn machine_code(&self, generation: &str) -> Result<String> {
-        let arch = ArchRegistry::builtin().get(generation).with_context(|| format!("no generation {generation}"))?;
-        let artifact = compiled::add(&arch, 5, BLOCKS);
-        let folder = self.work.path().join(format!("{generation}-code"));
-        let xclbin = xrt_job::make(&self.testbed, &folder, artifact.pdi(), artifact.argument_count(), 1)?;
-        let [instructions, source, result, after] =
-            ["insts.bin", "source.bin", "result.bin", "after.bin"].map(|name| folder.join(name));
-        let words = 0..(BLOCKS * compiled::BLOCK_WORDS) as u32;
+    /// Runs the kernel with machine code, from an xclbin.
+    fn machine_code(&self, generation: &str, code: &Code) -> Result<String> {
+        let (kernel, folder) = (&code.kernel, code.kernel.folder());
+        let xclbin = kernel.container(&self.testbed)?;
+        let [source, result, after] = ["source.bin", "result.bin", "after.bin"].map(|name| folder.join(name));
         let bytes = |addend: u32| -> Vec<u8> {
-            words.clone().flat_map(|word| (word * 77_777 + addend).to_le_bytes()).collect()
+            (0..code.words).flat_map(|word| (word * 77_777 + addend).to_le_bytes()).collect()
         };
-        fs::write(&instructions, artifact.instructions())?;
         fs::write(&source, bytes(0))?;
         fs::write(&result, vec![0; bytes(0).len()])?;
         let arguments = [&source, &result].map(|before| Argument { before: before.clone(), after: after.clone() });
-        let job = Job { xclbin, instructions, arguments: arguments.into() };
-        job.run(&self.testbed, &self.preload, generation, &folder, LIMIT)?;
-        ensure!(fs::read(after)? == bytes(5), "the result is not every word plus 5");
-        Ok(format!("{} words computed by an emulated core", words.len()))
+        let job = Job { xclbin, instructions: kernel.instructions.clone(), arguments: arguments.into() };
+        job.run(&self.testbed, &self.preload, generation, folder, LIMIT)?;
+        ensure!(fs::read(after)? == bytes(code.addend), "the result is not every word plus {}", code.addend);
+        Ok(format!("{} words computed by an emulated core", code.words))
     }
 
     /// Runs our program with a job; `record` gets the stream of calls. Everything it made must be gone from the kernel device.

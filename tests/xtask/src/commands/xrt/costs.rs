@@ -1,8 +1,8 @@
 //! The kernel calls of one dispatch and of a list of dispatches: XRT's and ours, for the same kernel device.
 
+use super::job::LIST;
 use super::{LIMIT, Machine, Stage};
 use crate::difference::per_piece;
-use crate::judges::xrt_job::LIST;
 use crate::session::Options;
 use crate::{build, output, process};
 use anyhow::{Context, Result, bail, ensure};

@@ -2,9 +2,8 @@
 //! with its own driver for amdxdna.
 
 use super::{Checks, STRESS};
+use crate::commands::xrt::job::{self, JUDGE, Kernels, PARTS, Printed};
 use crate::generation::Request;
-use crate::judges::xrt_job;
-use crate::judges::xrt_job::{JUDGE, PARTS, Printed};
 use crate::session::{DEVICE_NAME, DriverName};
 use crate::stats::Stats;
 use crate::virtual_machine::{Guest, Machine, NPU_ADDRESS, Rocr};
@@ -191,13 +190,13 @@ impl Checks {
     pub(super) fn xrt(&mut self, guest: &mut Guest, machine: &Machine) -> Result<String> {
         let testbed = &self.host.testbed;
         let folder = guest.shared_folder();
-        let kernels = xrt_job::kernels(testbed, &folder, machine.npu.arch())?;
+        let kernels = Kernels::write(&folder.join("xrt"), machine.npu.arch(), self.offline)?.described(testbed)?;
         let python = testbed.xrt("python3")?;
         let mut dispatches = 0;
         for (part, count) in PARTS {
             let count = if self.is_ci { count.div_ceil(CI_SHARE) } else { count };
             let file = folder.join("job.json");
-            fs::write(&file, serde_json::to_vec(&xrt_job::job(&kernels, part, count))?)?;
+            fs::write(&file, serde_json::to_vec(&job::job(&kernels, part, count))?)?;
             let mut command = testbed.command_for(&python);
             command.env("PYTHONDONTWRITEBYTECODE", "1").arg(workspace::root().join(JUDGE)).arg(&file);
             let finished = guest.run(&command, LIMIT)?;

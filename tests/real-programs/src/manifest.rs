@@ -1,6 +1,5 @@
 //! The table beside the programs: how each is run, and what has to come out.
 
-use crate::files;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -95,7 +94,7 @@ impl Element {
 
 /// Reads a table and checks what its types do not.
 pub fn read(path: &Path) -> Result<Vec<Program>> {
-    let manifest: Manifest = toml::from_str(&files::read(path)?).with_context(|| format!("{}", path.display()))?;
+    let manifest: Manifest = toml::from_str(&crate::read(path)?).with_context(|| format!("{}", path.display()))?;
     for program in &manifest.programs {
         let name = &program.name;
         for argument in &program.arguments {

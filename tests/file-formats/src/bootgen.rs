@@ -1,19 +1,15 @@
 //! bootgen, AMD's maker of PDIs: it reads ours, and makes one itself from the CDO inside of ours.
 
-use super::Confirmed;
-use crate::process::run_helper;
-use crate::testbed::Testbed;
+use crate::Confirmed;
+use crate::tool::Tool;
 use aie_hal::format::cdo::{Cdo, CdoCommand};
 use aie_hal::format::pdi::{CDO_OFFSET, Pdi};
 use anyhow::{Context, Result, bail, ensure};
 use regex::Regex;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::sync::LazyLock;
-use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(60);
 /// A value as bootgen prints it: `id_code (0x18) : 0x14ca8093`.
 static VALUE: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"([A-Za-z_/]+) ?\((0x[0-9a-fA-F]+)\) : (\S+)").ok());
@@ -26,31 +22,22 @@ const ATTRIBUTES: [&str; 3] = ["partition_type[cdo]", "owner [plm]", "load [now]
 const DESCRIPTION: &str = "all:\n{\n  id_code = 0x14ca8093\n  extended_id_code = 0x01\n  image\n  {\n    name=aie_image, \
                            id=0x1c000000\n    { type=cdo\n      file=design.cdo\n    }\n  }\n}\n";
 
-pub struct Bootgen<'a> {
-    testbed: &'a Testbed,
-    program: PathBuf,
-}
+pub struct Bootgen(pub Tool);
 
-impl<'a> Bootgen<'a> {
-    pub fn of(testbed: &'a Testbed) -> Result<Self> {
-        Ok(Self { testbed, program: testbed.xrt("bootgen")? })
-    }
-
-    fn command(&self, work: &Path) -> Command {
-        let mut command = self.testbed.command_for(&self.program);
-        command.current_dir(work).args(["-arch", "versal"]);
-        command
+impl Bootgen {
+    fn run(&self, work: &Path, arguments: &[&str]) -> Result<String> {
+        self.0.run(work, ["-arch", "versal"].iter().chain(arguments))
     }
 
     /// Shows it a PDI in the folder `work`, which is the caller's own.
     pub fn judge(&self, pdi: &[u8], work: &Path) -> Result<Confirmed> {
         let ours = Pdi::parse(pdi).context("our own reader")?;
         fs::write(work.join("design.pdi"), pdi)?;
-        let printed = run_helper(self.command(work).args(["-read", "design.pdi"]), LIMIT)?;
+        let printed = self.run(work, &["-read", "design.pdi"])?;
         let header_words = compare_headers(pdi, &printed)?;
         fs::write(work.join("design.cdo"), cdo_file(pdi)?)?;
         fs::write(work.join("design.bif"), DESCRIPTION)?;
-        run_helper(self.command(work).args(["-image", "design.bif", "-o", "made.pdi", "-w"]), LIMIT)?;
+        self.run(work, &["-image", "design.bif", "-o", "made.pdi", "-w"])?;
         let made = fs::read(work.join("made.pdi")).context("bootgen wrote no PDI")?;
         let theirs = Pdi::parse(&made).context("our reader does not accept the PDI that bootgen makes of our CDO")?;
         ensure!(

@@ -1,16 +1,15 @@
 //! What AMD's XRT runs for our program `tests/xrt/judge.py`: containers around our PDIs, made by AMD's xclbinutil, and
 //! what to do with them.
 
-use crate::process::run_helper;
+use crate::build;
+use crate::process::{run, run_helper};
 use crate::testbed::Testbed;
-use aie_hal::ArchRegistry;
-use aie_ops::artifact::reference_artifact;
-use aie_ops::{DataType, F16Policy, Node, OpParams, Tensor, normalise, table};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -24,27 +23,86 @@ const DECLARED: usize = 5;
 /// Bytes before the buffers among the arguments: opcode, address and number of the instructions.
 const BUFFERS_AT: usize = 0x14;
 
-/// Writes `pdi` and an xclbin around it, for a kernel with so many buffers on so many columns, into a folder of its own. Returns
-/// the xclbin.
-pub fn make(testbed: &Testbed, folder: &Path, pdi: &[u8], buffers: usize, columns: usize) -> Result<PathBuf> {
-    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    fs::write(folder.join("design.pdi"), pdi)?;
-    for (name, section) in [
-        ("memory.json", memory_section()),
-        ("kernels.json", kernel_section(buffers)),
-        ("partition.json", partition_section(columns)),
-    ] {
-        fs::write(folder.join(name), serde_json::to_vec_pretty(&section)?)?;
+/// The program of this folder's crate `tests/xrt`, which writes kernels.
+const PACKAGE: &str = "aie-xrt-kernels";
+
+/// What it has written.
+#[derive(Deserialize)]
+pub struct Kernels {
+    operations: Vec<Operation>,
+    pub code: Code,
+}
+
+/// A reference kernel.
+#[derive(Deserialize)]
+struct Operation {
+    name: String,
+    /// Of both sources and of the result, columns first.
+    shapes: [[usize; 2]; 3],
+    kernel: Kernel,
+}
+
+/// A kernel that adds a number to every word.
+#[derive(Deserialize)]
+pub struct Code {
+    pub addend: u32,
+    pub words: u32,
+    pub kernel: Kernel,
+}
+
+#[derive(Deserialize)]
+pub struct Kernel {
+    pdi: PathBuf,
+    pub instructions: PathBuf,
+    buffers: usize,
+    columns: usize,
+}
+
+impl Kernel {
+    /// The folder that it has for itself.
+    pub fn folder(&self) -> &Path {
+        self.pdi.parent().unwrap_or(Path::new("."))
     }
-    let made = folder.join("design.xclbin");
-    let mut command = testbed.command_for(&testbed.xrt("xclbinutil")?);
-    command
-        .current_dir(folder)
-        .args(["--add-replace-section", "MEM_TOPOLOGY:JSON:memory.json", "--add-kernel", "kernels.json"])
-        .args(["--add-replace-section", "AIE_PARTITION:JSON:partition.json", "--force", "--quiet", "--output"])
-        .arg(&made);
-    run_helper(&mut command, LIMIT)?;
-    Ok(made)
+
+    /// Writes an xclbin around it.
+    pub fn container(&self, testbed: &Testbed) -> Result<PathBuf> {
+        let folder = self.folder();
+        for (name, section) in [
+            ("memory.json", memory_section()),
+            ("kernels.json", kernel_section(self.buffers)),
+            ("partition.json", partition_section(self.columns)),
+        ] {
+            fs::write(folder.join(name), serde_json::to_vec_pretty(&section)?)?;
+        }
+        let made = folder.join("design.xclbin");
+        let mut command = testbed.command_for(&testbed.xrt("xclbinutil")?);
+        command
+            .current_dir(folder)
+            .args(["--add-replace-section", "MEM_TOPOLOGY:JSON:memory.json", "--add-kernel", "kernels.json"])
+            .args(["--add-replace-section", "AIE_PARTITION:JSON:partition.json", "--force", "--quiet", "--output"])
+            .arg(&made);
+        run_helper(&mut command, LIMIT)?;
+        Ok(made)
+    }
+}
+
+impl Kernels {
+    /// Has those of a generation written into `folder`.
+    pub fn write(folder: &Path, generation: &str, offline: bool) -> Result<Self> {
+        let program = build::development_program(PACKAGE, offline)?;
+        run(Command::new(program).arg(generation).arg(folder), LIMIT)?.json(PACKAGE)
+    }
+
+    /// Those of operations in containers, as `judge.py` wants them described.
+    pub fn described(&self, testbed: &Testbed) -> Result<Vec<Value>> {
+        let describe = |Operation { name, shapes, kernel }: &Operation| {
+            let container = kernel.container(testbed)?;
+            Ok(json!({
+                "operation": name, "xclbin": container, "instructions": kernel.instructions, "shapes": shapes,
+            }))
+        };
+        self.operations.iter().map(describe).collect()
+    }
 }
 
 /// Two places for buffers: host memory and the device heap.
@@ -99,35 +157,6 @@ pub const PARTS: [(&str, u32); 4] = [("single", 1), ("repeated", 200), ("runlist
 pub struct Printed {
     pub part: String,
     pub dispatches: u64,
-}
-
-/// The kernels of a generation: their containers and instructions, made in `folder`, as the program wants them described.
-pub fn kernels(testbed: &Testbed, folder: &Path, generation: &str) -> Result<Vec<Value>> {
-    let arch = ArchRegistry::builtin().get(generation).with_context(|| format!("no generation {generation}"))?;
-    // Both sources and the output, columns first.
-    let shapes = [
-        ("ADD", [[256, 4], [256, 4], [256, 4]]),
-        ("MUL_MAT", [[64, 32], [64, 16], [32, 16]]),
-        ("MUL", [[512, 2], [512, 2], [512, 2]]),
-    ];
-    let mut kernels = Vec::new();
-    for (name, [first, second, output]) in shapes {
-        let op = table::lookup(name).with_context(|| format!("no operation {name}"))?;
-        let tensor = |shape: [usize; 2]| Tensor::contiguous(DataType::F32, [shape[0], shape[1], 1, 1]);
-        let sources = vec![Some(tensor(first)), Some(tensor(second))];
-        let node = Node::new(name, OpParams::default(), tensor(output), sources);
-        op.check(&node)?;
-        let node = normalise::normalise(op, &node, F16Policy::default())?.node;
-        let artifact = reference_artifact(op, &node, &arch)?;
-        let folder = folder.join(format!("{generation}-{name}"));
-        let container = make(testbed, &folder, artifact.pdi(), artifact.argument_count(), arch.array.columns)?;
-        let instructions = folder.join("insts.bin");
-        fs::write(&instructions, artifact.instructions())?;
-        kernels.push(json!({
-            "operation": name, "xclbin": container, "instructions": instructions, "shapes": [first, second, output],
-        }));
-    }
-    Ok(kernels)
 }
 
 /// One part for `kernels`, as the program reads it.

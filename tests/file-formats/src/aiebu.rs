@@ -1,8 +1,7 @@
 //! aiebu, AMD's assembler and disassembler of instruction streams: what it reads in ours, and the ELF file it makes of them.
 
-use super::Confirmed;
-use crate::process::run_helper;
-use crate::testbed::Testbed;
+use crate::Confirmed;
+use crate::tool::Tool;
 use aie_hal::format::bd::ShimBd;
 use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::instructions::{Instruction, InstructionStream, InstructionWriter};
@@ -13,11 +12,8 @@ use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, RelocationTarget
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
+use std::path::Path;
 
-const LIMIT: Duration = Duration::from_secs(60);
 const FILE: &str = "design_insts.bin";
 const ELF: &str = "design.elf";
 /// The first device generation whose streams aiebu-dump recognises outside of an ELF file: aie2p.
@@ -28,32 +24,20 @@ const HEADER_BYTES: u64 = 16;
 const FIRST_ARGUMENT: usize = 3;
 const INSTRUCTIONS: &str = ".ctrltext";
 
-pub struct Aiebu<'a> {
-    testbed: &'a Testbed,
-    disassembler: PathBuf,
-    assembler: PathBuf,
+pub struct Aiebu {
+    pub disassembler: Tool,
+    pub assembler: Tool,
 }
 
-impl<'a> Aiebu<'a> {
-    pub fn of(testbed: &'a Testbed) -> Result<Self> {
-        Ok(Self { testbed, disassembler: testbed.xrt("aiebu-dump")?, assembler: testbed.xrt("aiebu-asm")? })
-    }
-
-    fn command(&self, program: &Path, work: &Path) -> Command {
-        let mut command = self.testbed.command_for(program);
-        command.current_dir(work);
-        command
-    }
-
+impl Aiebu {
     /// Shows it a stream in the folder `work`, which is the caller's own.
     pub fn judge(&self, stream: &[u8], work: &Path) -> Result<Confirmed> {
         let ours = InstructionStream::parse(stream).context("our own reader")?;
         fs::write(work.join(FILE), stream)?;
-        run_helper(self.command(&self.assembler, work).args(["-t", "aie2txn", "-c", FILE, "-o", ELF]), LIMIT)?;
+        self.assembler.run(work, ["-t", "aie2txn", "-c", FILE, "-o", ELF])?;
         let elf = fs::read(work.join(ELF)).context("aiebu-asm wrote no ELF file")?;
         let relocations = compare_elf(&ours, stream, &elf)?;
-        let dump =
-            |mode, file| run_helper(self.command(&self.disassembler, work).args([mode, "-m", "aie2txn", file]), LIMIT);
+        let dump = |mode, file| self.disassembler.run(work, [mode, "-m", "aie2txn", file]);
         let expected = disassembly(&ours)?;
         let lines = compare_lines(&expected, &dump("-d", ELF)?)?;
         compare_summary(&ours, stream.len(), &dump("-p", ELF)?)?;
@@ -70,7 +54,7 @@ impl<'a> Aiebu<'a> {
     }
 }
 
-impl Aiebu<'_> {
+impl Aiebu {
     /// Has it pack a kernel into one ELF, in the folder `work`, and reads that.
     pub fn pack(&self, pdi: &[u8], stream: &[u8], work: &Path) -> Result<Confirmed> {
         const PDI: u16 = 3;
@@ -93,8 +77,7 @@ impl Aiebu<'_> {
             "instance": [{"id": "sequence", "TXN_ctrl_code_file": FILE}],
         });
         fs::write(work.join("design.json"), json!({"xrt-kernels": [kernel]}).to_string())?;
-        let line = ["-t", "aie2_config", "-j", "design.json", "-o", ELF];
-        run_helper(self.command(&self.assembler, work).args(line), LIMIT)?;
+        self.assembler.run(work, ["-t", "aie2_config", "-j", "design.json", "-o", ELF])?;
         let elf = fs::read(work.join(ELF)).context("aiebu-asm wrote no ELF file")?;
         let found = KernelElf::parse(&elf).context("our reader of kernel ELFs")?;
         ensure!(

@@ -1,8 +1,6 @@
 //! Every bundle of every program, decoded and encoded again.
 
-use super::containers::{self, CoreProgram};
-use super::share;
-use crate::output::Column;
+use crate::containers::{self, CoreProgram};
 use aie_isa::Isa;
 use anyhow::Context;
 use serde::Serialize;
@@ -30,17 +28,6 @@ pub struct Encoding {
     /// Formats of the table that occur.
     pub formats: usize,
 }
-
-pub const COLUMNS: &[Column<Encoding>] = &[
-    ("generation", |row| row.arch.to_owned()),
-    ("#files", |row| row.files.to_string()),
-    ("#core programs", |row| row.programs.to_string()),
-    ("#distinct", |row| row.distinct.to_string()),
-    ("#bundles", |row| row.bundles.to_string()),
-    ("re-encoded to the same bytes", |row| share(row.identical, row.bundles)),
-    ("#instructions used", |row| row.instructions.to_string()),
-    ("#formats used", |row| row.formats.to_string()),
-];
 
 /// One program read as of one generation.
 #[derive(Default)]
@@ -133,7 +120,7 @@ fn read(isa: &'static Isa, program: &CoreProgram) -> Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::real_programs::containers::Code;
+    use crate::containers::Code;
 
     #[test]
     fn files_behind_an_unreadable_container_are_read() {

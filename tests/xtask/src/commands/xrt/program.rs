@@ -5,12 +5,20 @@ use crate::testbed::Testbed;
 use crate::workspace;
 use anyhow::{Context, Result};
 use serde::Serialize;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The program that uses XRT's Python module, from the root of the checkout.
 const JUDGE: &str = "tests/xrt/program.py";
+
+/// The words that start it on a simulated NPU, but for its job.
+pub fn line(testbed: &Testbed, preload: &Path) -> Result<Vec<OsString>> {
+    let mut line = testbed.line(&testbed.xrt("python3")?, Some(preload));
+    line.push(workspace::root().join(JUDGE).into());
+    Ok(line)
+}
 
 /// What is run, as the judge reads it.
 #[derive(Debug, Serialize)]

@@ -1,10 +1,8 @@
 //! One program on the emulated array, and its outputs beside what they have to be.
 
-use super::containers;
-use super::manifest::{Argument, Program};
-use crate::judges::xrt_program::{self, Job};
-use crate::output::{self, Column};
-use crate::testbed::Testbed;
+use crate::containers;
+use crate::manifest::{Argument, Program};
+use crate::xrt::Xrt;
 use aie_emulator::{Array, HostMemory, Outcome};
 use aie_hal::ArchRegistry;
 use aie_hal::format::instructions::{InstructionStream, from_text};
@@ -13,8 +11,8 @@ use aie_isa::Isa;
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::Instant;
 
 /// How a program's run ended.
 #[derive(Debug, Serialize)]
@@ -35,17 +33,6 @@ pub struct Execution {
     #[serde(skip)]
     pub rows: BTreeSet<&'static str>,
 }
-
-pub const COLUMNS: &[Column<Execution>] = &[
-    ("program", |row| row.name.clone()),
-    ("generation", |row| row.arch.clone()),
-    ("#values", |row| row.values.to_string()),
-    ("#mismatches", |row| row.mismatches.to_string()),
-    ("#largest error", |row| row.largest_error.to_string()),
-    ("#bundles", |row| row.bundles.to_string()),
-    ("#seconds", |row| format!("{:.2}", row.seconds)),
-    ("result", |row| output::verdict(row.problem.is_none())),
-];
 
 /// The arguments, at addresses far from each other, so that an access beyond one is noticed.
 struct Arguments(Vec<Vec<u8>>);
@@ -71,36 +58,6 @@ impl HostMemory for Arguments {
 
     fn write(&mut self, address: u64, bytes: &[u8]) -> bool {
         self.place(address, bytes.len()).map(|place| place.copy_from_slice(bytes)).is_some()
-    }
-}
-
-/// AMD's XRT on the simulated kernel device, as another way to the array.
-pub struct Xrt {
-    pub testbed: Testbed,
-    pub preload: PathBuf,
-    pub work: tempfile::TempDir,
-}
-
-/// Time that a program has under XRT.
-const LIMIT: Duration = Duration::from_secs(600);
-
-impl Xrt {
-    /// Runs a program, whose image is an xclbin, on the bytes of its arguments.
-    fn run(&self, program: &Program, folder: &Path, stream: &[u8], arguments: &mut [Vec<u8>]) -> Result<()> {
-        let work = self.work.path();
-        let instructions = work.join("instructions.bin");
-        std::fs::write(&instructions, stream)?;
-        let mut job = Job { xclbin: folder.join(&program.image), instructions, arguments: Vec::new() };
-        for (index, bytes) in arguments.iter().enumerate() {
-            let [before, after] = ["before", "after"].map(|when| work.join(format!("{index}-{when}.bin")));
-            std::fs::write(&before, bytes)?;
-            job.arguments.push(xrt_program::Argument { before, after });
-        }
-        job.run(&self.testbed, &self.preload, &program.arch, work, LIMIT)?;
-        for (bytes, argument) in arguments.iter_mut().zip(&job.arguments) {
-            *bytes = std::fs::read(&argument.after)?;
-        }
-        Ok(())
     }
 }
 
@@ -183,7 +140,7 @@ impl Execution {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::real_programs::manifest::Element;
+    use crate::manifest::Element;
 
     fn compared(relative: f64, found: &[f32], expected: &[f32]) -> Execution {
         let bytes = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>();
