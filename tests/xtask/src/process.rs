@@ -4,15 +4,17 @@
 //! distinguished from an exit code: "llama.cpp never aborts because of us" is one of the things checked.
 
 use anyhow::{Context, Result, ensure};
-use rayon::iter::{ParallelBridge, ParallelIterator};
 use serde::de::DeserializeOwned;
 use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
+use std::panic::resume_unwind;
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::{Duration, Instant};
 use wait4::Wait4;
 
@@ -152,15 +154,29 @@ pub fn run(command: &mut Command, limit: Duration) -> Result<Finished> {
 
 /// Runs `work` for each item in `jobs` threads, starting in the order of the items, in which the results come.
 pub fn parallel<T: Sync, R: Send>(items: &[T], jobs: usize, work: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.max(1)).build()?;
-    let work = |(index, item)| work(item).map(|result| (index, result));
-    let mut results = pool.install(|| items.iter().enumerate().par_bridge().map(work).collect::<Result<Vec<_>>>())?;
+    let next = AtomicUsize::new(0);
+    let run = || -> Result<Vec<(usize, R)>> {
+        let mut done = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(index) else { return Ok(done) };
+            // Nothing more is started after a failure.
+            let result = work(item).inspect_err(|_| next.store(items.len(), Ordering::Relaxed))?;
+            done.push((index, result));
+        }
+    };
+    let results = thread::scope(|scope| {
+        let threads: Vec<_> = (0..jobs.max(1)).map(|_| scope.spawn(run)).collect();
+        let ends = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        ends.collect::<Result<Vec<_>>>()
+    })?;
+    let mut results: Vec<_> = results.into_iter().flatten().collect();
     results.sort_unstable_by_key(|(index, _)| *index);
     Ok(results.into_iter().map(|(_, result)| result).collect())
 }
 
 pub fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Runs a helper program (apt, dpkg, pip, ...) that must succeed; its error output becomes the error.
@@ -199,8 +215,8 @@ fn forward(
     mut from: impl Read + Send + 'static,
     is_error: bool,
     to: mpsc::Sender<(bool, Vec<u8>)>,
-) -> std::thread::JoinHandle<()> {
-    std::thread::spawn(move || {
+) -> thread::JoinHandle<()> {
+    thread::spawn(move || {
         let mut buffer = vec![0; 16 * 1024];
         // A read error is the end of the stream, as it is for the shell.
         while let Ok(count @ 1..) = from.read(&mut buffer) {

@@ -33,4 +33,19 @@ mod tests {
         let manifest = std::fs::read_to_string(super::root().join("Cargo.toml")).unwrap();
         assert!(manifest.contains("[workspace]"));
     }
+
+    /// It would have to be compiled before the first word.
+    #[test]
+    fn no_crate_of_the_workspace_is_below_this_program() {
+        let read = |file: &str| -> toml::Table {
+            toml::from_str(&std::fs::read_to_string(super::root().join(file)).unwrap()).unwrap()
+        };
+        let (workspace, own) = (read("Cargo.toml"), read("tests/xtask/Cargo.toml"));
+        let is_ours = |name: &String| workspace["workspace"]["dependencies"][name].get("path").is_some();
+        for kind in ["dependencies", "dev-dependencies"] {
+            let ours: Vec<_> = own[kind].as_table().unwrap().keys().filter(|name| is_ours(name)).collect();
+            assert!(ours.is_empty(), "{kind}: {ours:?}");
+        }
+        assert!(is_ours(&"aie-hal".to_owned()));
+    }
 }
