@@ -56,10 +56,10 @@ pub fn program(package: &str, offline: bool) -> Result<PathBuf> {
     cargo(&[&BACKEND[..], &["--package", package]].concat(), offline)?.executable("bin", package)
 }
 
-/// Builds the program of a package that has one as tests are built: where its speed does not matter, that needs only what they have
-/// compiled already.
+/// Builds the program of a package that has one as the workspace's tests are built, with the features of all of them: what it needs is
+/// compiled once. For programs whose speed does not matter.
 pub fn development_program(package: &str, offline: bool) -> Result<PathBuf> {
-    cargo(&["build", "--package", package], offline)?.executable("bin", package)
+    cargo(&["build", "--workspace", "--bin", package], offline)?.executable("bin", package)
 }
 
 /// Builds the conformance suite for a driver, with the features of the whole workspace, as its tests have them.
