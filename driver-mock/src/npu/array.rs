@@ -395,11 +395,5 @@ pub(crate) fn overwrite_with_nonsense(output: WritableSpan<'_>) {
 }
 
 pub(crate) fn fill_with_nonsense(bytes: &mut [u8]) {
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    for byte in bytes {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        *byte = (state >> 24) as u8;
-    }
+    fastrand::Rng::with_seed(1).fill(bytes);
 }

@@ -65,7 +65,6 @@ pub(super) fn find_hazard(touches: &mut Vec<Touch>) -> Option<(Touch, Touch)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::mutation::Random;
 
     fn touch(start: u64, end: u64, command: usize, write: bool) -> Touch {
         Touch { space: 0, start, end, command, write }
@@ -101,8 +100,8 @@ mod tests {
 
     #[test]
     fn agrees_with_the_definition_on_many_small_cases() {
-        let mut random = Random::new(3);
-        let mut next = |limit: usize| random.below(limit);
+        let mut random = fastrand::Rng::with_seed(3);
+        let mut next = |limit: usize| random.usize(..limit);
         let mut hazards = 0;
         for _ in 0..20_000 {
             let count = 1 + next(7);

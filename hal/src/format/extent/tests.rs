@@ -1,7 +1,6 @@
 use super::*;
 use crate::format::cdo::CdoBuilder;
 use crate::format::instructions::{Header, InstructionWriter, Transfer};
-use crate::format::mutation::Random;
 use crate::format::tile_address;
 use Direction::{MemoryToStream, StreamToMemory};
 use rstest::rstest;
@@ -70,10 +69,10 @@ fn walk(bd: &ShimBd, runs: u32) -> Vec<u64> {
 
 #[test]
 fn any_shape_touches_what_its_counters_say() {
-    let mut random = Random::new(11);
+    let mut random = fastrand::Rng::with_seed(11);
     let mut strided = 0;
     for _ in 0..20_000 {
-        let mut below = |limit: usize| random.below(limit) as u32;
+        let mut below = |limit: usize| random.usize(..limit) as u32;
         let iteration_wrap = 1 + below(5);
         let shape = ShimBd {
             length: 1 + below(60),

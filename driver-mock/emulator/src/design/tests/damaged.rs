@@ -106,22 +106,6 @@ fn every_kind_of_operation_has_a_line() {
     }
 }
 
-/// A generator of numbers that needs no crate (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-}
-
 /// Offsets around everything that has a meaning.
 const OFFSETS: [(u32, u32); 12] = [
     (0, 0x100),
@@ -141,32 +125,32 @@ const OFFSETS: [(u32, u32); 12] = [
 /// More of the same with `AIE_FUZZ_EXECUTIONS=100000`.
 #[test]
 fn random_configurations_and_streams_are_read_shown_and_drawn() {
-    let mut random = Random(0x9E37_79B9_7F4A_7C15);
+    let mut random = fastrand::Rng::with_seed(1);
     let arch = aie2();
     let mut routes = 0;
     let executions = std::env::var("AIE_FUZZ_EXECUTIONS").ok().and_then(|count| count.parse().ok());
     for _ in 0..executions.unwrap_or(60) {
         let (mut cdo, mut writer) = (CdoBuilder::new(), InstructionWriter::new(Header::aie2(1)));
-        for _ in 0..random.below(1000) {
-            let row = if random.below(10) == 0 { random.below(8) } else { random.below(3) } as u8;
-            let (start, length) = match random.below(3) {
+        for _ in 0..random.u64(..1000) {
+            let row = if random.u64(..10) == 0 { random.u8(..8) } else { random.u8(..3) };
+            let (start, length) = match random.u64(..3) {
                 // Masters and slaves of the switch of the tile, so that there are routes.
-                0 => (if row == 1 { 0xB_0000 } else { 0x3_F000 } + 0x100 * random.below(2) as u32, 0x64),
-                _ => OFFSETS[random.below(OFFSETS.len() as u64) as usize],
+                0 => (if row == 1 { 0xB_0000 } else { 0x3_F000 } + 0x100 * random.u32(..2), 0x64),
+                _ => OFFSETS[random.usize(..OFFSETS.len())],
             };
-            let offset = start + random.below(length.into()) as u32 / 4 * 4;
-            let address = tile_address(random.below(2) as u8, row, offset);
+            let offset = start + random.u32(..length) / 4 * 4;
+            let address = tile_address(random.u8(..2), row, offset);
             // Ports and slots are on in half of the cases.
-            let value = random.next() as u32 | if random.below(2) == 0 { 0x8000_0100 } else { 0 };
-            match random.below(6) {
-                0 => cdo.mask_write(address.into(), random.next() as u32, value),
-                1 => cdo.dma_write(address.into(), &[value, random.next() as u32, 0, u32::MAX]),
+            let value = random.u32(..) | if random.u64(..2) == 0 { 0x8000_0100 } else { 0 };
+            match random.u64(..6) {
+                0 => cdo.mask_write(address.into(), random.u32(..), value),
+                1 => cdo.dma_write(address.into(), &[value, random.u32(..), 0, u32::MAX]),
                 2 => {
                     writer.block_write(address, &[value; 9]);
                     &mut cdo
                 }
                 3 => {
-                    let argument = random.below(4) as u16;
+                    let argument = random.u16(..4);
                     writer.push(&Instruction::AddressPatch {
                         register: address.into(),
                         argument,
