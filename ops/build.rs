@@ -1,33 +1,7 @@
-//! A digest of this crate's sources, under which reference artifacts are cached: a kernel built by other sources is stale.
+//! A digest of this crate's sources, under which reference artifacts are cached.
 
-use sha2::{Digest, Sha256};
-use std::fs;
-use std::path::{Path, PathBuf};
+mod source_digest;
 
 fn main() {
-    println!("cargo:rerun-if-changed=src");
-    let mut files = Vec::new();
-    collect(Path::new("src"), &mut files);
-    files.sort();
-    let mut digest = Sha256::new();
-    for file in files {
-        let text = fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        digest.update(file.as_os_str().as_encoded_bytes());
-        digest.update((text.len() as u64).to_le_bytes());
-        digest.update(text);
-    }
-    let hex: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    println!("cargo:rustc-env=AIE_OPS_SOURCE_DIGEST={hex}");
-}
-
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
-    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    for entry in entries {
-        let path = entry.unwrap_or_else(|error| panic!("{}: {error}", folder.display())).path();
-        if path.is_dir() {
-            collect(&path, files);
-        } else {
-            files.push(path);
-        }
-    }
+    source_digest::set("AIE_OPS_SOURCE_DIGEST", &["src"]);
 }
