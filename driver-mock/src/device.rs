@@ -4,12 +4,14 @@ mod chain;
 
 use self::chain::ChainScratch;
 use crate::contexts::NpuContexts;
+use crate::execution::Execution;
 use crate::faults::Fault;
 use crate::memory::{DeviceView, HeapAllocation, MockMemory};
 use crate::npu::compiled::{CompiledArray, Kernel};
 use crate::npu::fault_plan::FaultCounter;
 use crate::npu::{Rejection, SimulatedNpu};
 use crate::options::Options;
+use crate::reserved::reserved;
 use aie_device_memory::Region;
 use aie_hal::artifact::KernelArtifact;
 use aie_hal::backend::{
@@ -40,6 +42,7 @@ pub(crate) struct MockDevice {
     pub(crate) npu: Arc<SimulatedNpu>,
     pub(crate) faults: FaultCounter<Fault>,
     order: CommandOrder,
+    execution: Execution,
     executor: Arc<dyn KernelExecutor>,
     /// Where compiled kernels run.
     compiled: Mutex<CompiledArray>,
@@ -74,6 +77,7 @@ impl MockDevice {
             npu,
             faults: FaultCounter::new(options.faults.clone()),
             order: if options.reverse { CommandOrder::Reversed } else { CommandOrder::Recorded },
+            execution: options.execution,
             executor,
             compiled: Mutex::new(compiled),
             imports: Mutex::default(),
@@ -170,7 +174,13 @@ impl DeviceBackend for MockDevice {
             MemoryPool::Data => None,
             MemoryPool::DeviceHeap => Some(self.heap(params.size, params.alignment)?),
         };
-        let region = || Region::zeroed(params.size, params.alignment).ok_or_else(|| self.out_of_memory(params.size));
+        let region = || {
+            let region = match self.execution {
+                Execution::Plan => reserved(params.size, params.alignment),
+                _ => Region::zeroed(params.size, params.alignment),
+            };
+            region.ok_or_else(|| self.out_of_memory(params.size))
+        };
         let view = if self.state.info.coherent { None } else { Some(DeviceView::of(region()?)) };
         Ok(MockMemory { host: region()?, view, heap })
     }
@@ -234,7 +244,10 @@ impl DeviceBackend for MockDevice {
     }
 
     fn start(&self, scratch: &mut ChainScratch, chain: &ChainView<'_, Self>) -> Result<u64, ChainFailure> {
-        chain::run(self, scratch, chain).map(|()| 0)
+        match self.execution {
+            Execution::Plan => Ok(0),
+            _ => chain::run(self, scratch, chain).map(|()| 0),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The driver: which simulated devices there are, and opening them.
 
 use crate::device::{MockDevice, title};
+use crate::execution::Execution;
 use crate::npu::compiled::CompiledArray;
 use crate::npu::trace::Trace;
 use crate::options::{DEFAULT_ARCH, Options};
@@ -14,6 +15,8 @@ use std::sync::Arc;
 
 /// Bytes of the data pool where the machine does not say how much memory it has.
 const FALLBACK_MEMORY: usize = 4 << 30;
+/// The same where memory is only planned: more than any model needs.
+const PLANNED_MEMORY: usize = 1 << 44;
 
 /// The driver of simulated NPUs, scheme `mock`. Thread-safe.
 ///
@@ -84,7 +87,10 @@ impl Driver for MockDriver {
         }
         let options = Options::parse(uri)?;
         let arch = self.arch(uri, &options.arch)?;
-        let capacity = options.memory.unwrap_or_else(available_memory);
+        let capacity = options.memory.unwrap_or_else(|| match options.execution {
+            Execution::Plan => PLANNED_MEMORY,
+            _ => available_memory(),
+        });
         let indices = options.index.map_or(0..options.devices, |index| index..index + 1);
         indices
             .map(|index| {

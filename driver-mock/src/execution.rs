@@ -4,8 +4,9 @@ use aie_hal::{DeviceUri, DriverError};
 
 /// The kernels that programs are to give a simulated device, by its URI's parameter `execute`.
 ///
-/// The device executes both kinds whatever it says, each in its way ([`compiled`](crate::npu::compiled)). It is for those who have
-/// both kinds to choose from: reference artifacts are fast and complete, machine code is what silicon would run.
+/// With [`Reference`](Self::Reference) and [`Emulated`](Self::Emulated) the device executes both kinds, each in its way
+/// ([`compiled`](crate::npu::compiled)). They are for those who have both kinds to choose from: reference artifacts are fast and
+/// complete, machine code is what silicon would run. With [`Plan`](Self::Plan) it executes nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Execution {
     /// `execute=reference`: reference artifacts.
@@ -13,6 +14,9 @@ pub enum Execution {
     Reference,
     /// `execute=emulated`: machine code, and reference artifacts only where there is none.
     Emulated,
+    /// `execute=plan`: nothing is executed. For programs that plan their work on a device and do not submit it. Memory is address
+    /// space that takes no pages before it is touched, without a limit of its own, and dispatches complete at once without an effect.
+    Plan,
 }
 
 impl Execution {
@@ -24,8 +28,9 @@ impl Execution {
         match uri.param("execute") {
             None | Some("reference") => Ok(Self::Reference),
             Some("emulated") => Ok(Self::Emulated),
+            Some("plan") => Ok(Self::Plan),
             Some(other) => {
-                let reason = format!("`{other}` is not valid, expected `reference` or `emulated`");
+                let reason = format!("`{other}` is not valid, expected `reference`, `emulated` or `plan`");
                 Err(uri.invalid_param("execute", reason))
             }
         }
@@ -42,6 +47,7 @@ mod tests {
         assert_eq!(of("mock").unwrap(), Execution::Reference);
         assert_eq!(of("mock:aie2?execute=reference").unwrap(), Execution::Reference);
         assert_eq!(of("mock:aie2?execute=emulated").unwrap(), Execution::Emulated);
+        assert_eq!(of("mock:aie2?execute=plan").unwrap(), Execution::Plan);
         assert!(of("mock?execute=").is_err());
     }
 }

@@ -21,7 +21,7 @@
 //! | `devices=N` | open N devices; a path `ARCH/INDEX` picks one of them | 1 |
 //! | `coherent=false` | host and device see separate copies until flush or invalidate | `true` |
 //! | `order=reverse` | commands between two barriers run in reverse order | `recorded` |
-//! | `memory=BYTES` | size of the data pool (K, M, G are powers of 1024) | what the machine has available |
+//! | `memory=BYTES` | size of the data pool (K, M, G are powers of 1024) | what the machine has available; 16 TiB with `execute=plan` |
 //! | `heap=BYTES` | size of the device heap | the arch file's |
 //! | `loops=once` | a fault: zero-overhead loops of compiled kernels run once, as on one machine; `close`: they repeat | `close` |
 //! | `cycles=N` | device cycles after which the watchdog ends a compiled kernel | those of two seconds |
@@ -30,6 +30,7 @@
 //! | `seeds=N` | a dispatch is run in N other orders too, those of the seeds from 1 on, and fails where it gives other bytes | 0 |
 //! | `residue=kept` | a PDI finds locks, channels, cores and memory as the last one left them, in a context of its own too | `cleared` |
 //! | `execute=emulated` | programs are to give it kernels as machine code where there are any ([`Execution`]) | `reference` |
+//! | `execute=plan` | nothing is executed: for programs that only plan their work, with memory that takes no pages before it is touched | `reference` |
 //! | `fault=PLAN` | a fault plan, see [`faults`] | none |
 //!
 //! # Accounting
@@ -60,6 +61,7 @@ pub mod faults;
 mod memory;
 pub mod npu;
 mod options;
+mod reserved;
 
 pub use driver::MockDriver;
 pub use execution::Execution;

@@ -28,6 +28,7 @@ pub(crate) struct Options {
     /// One of several devices, when the path names it.
     pub(crate) index: Option<usize>,
     pub(crate) devices: usize,
+    pub(crate) execution: Execution,
     pub(crate) coherent: bool,
     /// Whether commands between two barriers run in reverse order.
     pub(crate) reverse: bool,
@@ -80,7 +81,11 @@ impl Options {
         }
         let coherent = choice("coherent", "true", "false", true)?;
         let reverse = choice("order", "reverse", "recorded", false)?;
-        Execution::of(uri)?;
+        let execution = Execution::of(uri)?;
+        if execution == Execution::Plan && !coherent {
+            let reason = "`execute=plan` computes nothing, so that no view of its memory can differ from another";
+            return Err(uri.invalid_param("coherent", reason));
+        }
         let faults = uri.param("fault").map(faults::parse).transpose();
         let faults = faults.map_err(|why| uri.invalid_param("fault", why.to_string()))?.unwrap_or_default();
         if coherent && faults.others().any(|fault| matches!(fault, Fault::Late | Fault::Stale)) {
@@ -123,6 +128,7 @@ impl Options {
             arch,
             index,
             devices,
+            execution,
             coherent,
             reverse,
             memory,
@@ -187,7 +193,8 @@ mod tests {
     #[case("mock?order=random", "order", "expected `reverse` or `recorded`")]
     #[case("mock?memory=1", "memory", "of at least 4096")]
     #[case("mock?memory=99999999999G", "memory", "of at least 4096")]
-    #[case("mock?execute=code", "execute", "`code` is not valid, expected `reference` or `emulated`")]
+    #[case("mock?execute=code", "execute", "`code` is not valid, expected `reference`, `emulated` or `plan`")]
+    #[case("mock?execute=plan&coherent=false", "coherent", "`execute=plan` computes nothing")]
     #[case("mock?heap=", "heap", "expected a number of bytes")]
     #[case("mock?cycles=-1", "cycles", "expected a number of device cycles")]
     #[case("mock?loops=twice", "loops", "expected `once` or `close`")]

@@ -79,6 +79,8 @@ aie_hal::settings! {
         GGML_HSA_ENABLE_LOG: "a switch" => "off";
         /// Where statistics of the run are written when the process ends: what ran where, JSON.
         GGML_HSA_STATS: "a file" => "none";
+        /// Where the graphs that llama.cpp has computed are written, each when it comes, as lines of JSON: what `ggml-hsa explain` reads.
+        GGML_HSA_GRAPHS: "a file" => "none";
         /// Where a timeline of the run is written, for <https://ui.perfetto.dev>: graphs, submissions, chains, dispatches with the
         /// names of their kernels, host calls, waits, compiled kernels. It slows a run down a little.
         GGML_HSA_TRACE: "a file" => "none";

@@ -98,6 +98,19 @@ fn a_planned_import_leads_to_zeroes(#[values("mock?fault=import@2", "mock?cohere
     assert_eq!(memory[0].load(Ordering::Relaxed), 1);
 }
 
+#[test]
+fn a_device_for_plans_runs_no_kernel_and_has_room_for_any_model() {
+    let rig = Rig::new(driver().open(&DeviceUri::parse("mock?execute=plan").unwrap()).unwrap().remove(0));
+    let (source, target) = (rig.buffer(&[1; 8]), rig.zeroed(8));
+    let add = rig.load(&TestKernel::Add8(3));
+    rig.run(&record(|list| list.dispatch(&add, vec![part(&source, 0, 8), part(&target, 0, 8)])));
+    let mut bytes = [9; 8];
+    target.read(0, &mut bytes).unwrap();
+    assert_eq!((bytes, rig.device.counters().dispatches), ([0; 8], 1));
+    let large = rig.device.allocate(&BufferParams::data(1 << 40)).unwrap();
+    assert!(large.size() == 1 << 40 && rig.device.memory().free > 1 << 43);
+}
+
 /// Data memory is charged in granules, the heap by the byte.
 #[rstest]
 #[case(MemoryPool::Data, 8192, (1 << 20) + 1, "1048577 bytes of data memory requested, 1048576 of 1048576 bytes are free")]

@@ -189,7 +189,8 @@ impl GraphRef<'_> {
         let input = (raw.flags | origin.map_or(0, |origin| origin.flags)) & FLAG_INPUT != 0;
         let id = std::ptr::from_ref(raw).addr();
         let read_once = self.read_once(raw);
-        Ok(TensorView { id, read_once, tensor, span, buffer, weights, input, view: origin.is_some() })
+        let read = raw.flags & FLAG_OUTPUT != 0;
+        Ok(TensorView { id, read, read_once, tensor, span, buffer, weights, input, view: origin.is_some() })
     }
 }
 

@@ -37,7 +37,7 @@ impl CompilerName {
     pub fn default_of(uri: &DeviceUri, is_simulated: bool, arch: &Arch) -> Vec<Self> {
         match (is_simulated, Execution::of(uri).unwrap_or_default()) {
             (true, Execution::Emulated) => vec![Self::Native, Self::Reference],
-            (true, Execution::Reference) => vec![Self::Reference],
+            (true, Execution::Reference | Execution::Plan) => vec![Self::Reference],
             (false, _) if has_products(arch) => vec![Self::Native, Self::Iron],
             (false, _) => vec![Self::Iron],
         }
@@ -64,6 +64,7 @@ mod tests {
     #[rstest]
     #[case("mock:aie2", true, &[Reference])]
     #[case("mock:aie2?execute=reference", true, &[Reference])]
+    #[case("mock:aie2?execute=plan", true, &[Reference])]
     #[case("mock:aie2?execute=emulated", true, &[Native, Reference])]
     #[case("xdna:0", false, &[Native, Iron])]
     fn the_default_follows_the_device(#[case] uri: &str, #[case] simulated: bool, #[case] expected: &[CompilerName]) {

@@ -25,8 +25,8 @@ pub use self_test::SelfTest;
 use crate::config::device_type::DeviceType;
 use crate::settings::{
     GGML_HSA, GGML_HSA_CPU_FALLBACK, GGML_HSA_DEVICE_TYPE, GGML_HSA_DEVICES, GGML_HSA_ENABLE_LOG, GGML_HSA_FUSION,
-    GGML_HSA_JOIN, GGML_HSA_NATIVE_LOOPS, GGML_HSA_REFERENCE_KERNELS, GGML_HSA_REQUIRE_ARRAY, GGML_HSA_RUNTIME,
-    GGML_HSA_SELFTEST, GGML_HSA_SELFTEST_LIMIT, GGML_HSA_STATS, GGML_HSA_TRACE, GGML_HSA_VALIDATION,
+    GGML_HSA_GRAPHS, GGML_HSA_JOIN, GGML_HSA_NATIVE_LOOPS, GGML_HSA_REFERENCE_KERNELS, GGML_HSA_REQUIRE_ARRAY,
+    GGML_HSA_RUNTIME, GGML_HSA_SELFTEST, GGML_HSA_SELFTEST_LIMIT, GGML_HSA_STATS, GGML_HSA_TRACE, GGML_HSA_VALIDATION,
     GGML_HSA_WEIGHTS_MAX,
 };
 use aie_driver_xdna::route::Route;
@@ -82,6 +82,8 @@ pub struct Config {
     pub self_test_limit: Duration,
     /// Where statistics go.
     pub statistics: Option<PathBuf>,
+    /// Where the graphs go.
+    pub graphs: Option<PathBuf>,
     /// Where the timeline goes.
     pub trace: Option<PathBuf>,
     /// Whether information is logged beside warnings and errors.
@@ -125,6 +127,7 @@ impl Config {
             self_test: reader.value(&GGML_HSA_SELFTEST, SelfTest::parse).unwrap_or_default(),
             self_test_limit: Duration::from_secs(reader.number(&GGML_HSA_SELFTEST_LIMIT, 1..=3600).unwrap_or(10)),
             statistics: environment.path(&GGML_HSA_STATS),
+            graphs: environment.path(&GGML_HSA_GRAPHS),
             trace: environment.path(&GGML_HSA_TRACE),
             verbose: reader.switch(&GGML_HSA_ENABLE_LOG).unwrap_or(false),
         };
@@ -195,6 +198,7 @@ mod tests {
             ("GGML_HSA_SELFTEST", "Always"),
             ("GGML_HSA_SELFTEST_LIMIT", "3"),
             ("GGML_HSA_STATS", "out.json"),
+            ("GGML_HSA_GRAPHS", "graphs.jsonl"),
             ("GGML_HSA_TRACE", "trace.json"),
             ("GGML_HSA_ENABLE_LOG", "1"),
         ]);
@@ -224,6 +228,7 @@ mod tests {
             self_test: SelfTest::Always,
             self_test_limit: Duration::from_secs(3),
             statistics: Some("out.json".into()),
+            graphs: Some("graphs.jsonl".into()),
             trace: Some("trace.json".into()),
             verbose: true,
         };

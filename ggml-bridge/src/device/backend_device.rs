@@ -4,6 +4,7 @@ use crate::config::Config;
 use crate::kernels::selftest::gate::Gate;
 use crate::plan::context::DeviceContext;
 use crate::plan::stream::Stream;
+use crate::report::graph_file::GraphFile;
 use aie_hal::{Buffer, Device, DeviceError, Queue};
 use aie_jit_iron::KernelStore;
 use parking_lot::Mutex;
@@ -22,19 +23,21 @@ pub struct BackendDevice {
 }
 
 impl BackendDevice {
-    /// Number `index` of the devices of this process, as `config` wants it. On an NPU `gate` says whether it imports right.
+    /// Number `index` of the devices of this process, as `config` wants it. On an NPU `gate` says whether it imports right; `graphs`
+    /// gets the graphs.
     pub fn new(
         index: usize,
         hal: Arc<dyn Device>,
         store: Arc<KernelStore>,
         gate: Option<Arc<Gate>>,
+        graphs: Option<Arc<GraphFile>>,
         config: &Config,
     ) -> Self {
         let info = hal.info();
         let kind = if info.simulated { "Simulated NPU" } else { info.name.as_str() };
         Self {
             description: format!("{kind} ({})", info.arch),
-            context: Arc::new(DeviceContext::new(index, hal, store, config).with_gate(gate)),
+            context: Arc::new(DeviceContext::new(index, hal, store, config).with_gate(gate).with_graphs(graphs)),
             queue: Mutex::default(),
             streams: Mutex::default(),
         }
@@ -98,11 +101,14 @@ impl BackendDevice {
         drop(self.queue.lock().take());
     }
 
-    /// Writes from the host, after all work in flight.
+    /// Writes from the host, after all work in flight. A device that only plans needs no content, so that pages are not touched.
     ///
     /// # Errors
     /// [`DeviceError::InvalidArgument`] when the range is not inside the buffer.
     pub fn write(&self, base: usize, buffer: &dyn Buffer, offset: usize, data: &[u8]) -> Result<(), DeviceError> {
+        if self.context.only_plans {
+            return buffer.map(offset..offset.saturating_add(data.len())).map(drop);
+        }
         self.synchronize();
         self.context.weights.drop_range(&(base + offset..base + offset.saturating_add(data.len())));
         buffer.write(offset, data)?;
@@ -117,6 +123,9 @@ impl BackendDevice {
 
     /// Fills from the host, after all work in flight. Errors as [`BackendDevice::write`].
     pub fn fill(&self, base: usize, buffer: &dyn Buffer, range: Range<usize>, value: u8) -> Result<(), DeviceError> {
+        if self.context.only_plans {
+            return buffer.map(range).map(drop);
+        }
         self.synchronize();
         self.context.weights.drop_range(&(base + range.start..base + range.end));
         let chunk = vec![value; range.len().min(1 << 20)];
@@ -137,7 +146,7 @@ mod tests {
     use aie_hal::mock::{MockBuffer, MockDevice, MockQueue, MockSemaphore};
 
     fn backend_device(hal: MockDevice) -> BackendDevice {
-        BackendDevice::new(0, Arc::new(hal), doubles::store(), None, &Config::default())
+        BackendDevice::new(0, Arc::new(hal), doubles::store(), None, None, &Config::default())
     }
 
     #[test]

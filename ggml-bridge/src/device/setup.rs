@@ -9,9 +9,10 @@ use crate::device::requested::{Message, requested};
 use crate::device::statistics_file::StatisticsFile;
 use crate::kernels::kernel_store::KernelStores;
 use crate::kernels::outcome::{Outcome, outcomes};
+use crate::report::graph_file::GraphFile;
 use crate::report::{events, trace_file};
 use crate::settings;
-use crate::settings::{GGML_HSA_DEVICES, GGML_HSA_REQUIRE_ARRAY, GGML_HSA_STATS, GGML_HSA_TRACE};
+use crate::settings::{GGML_HSA_DEVICES, GGML_HSA_GRAPHS, GGML_HSA_REQUIRE_ARRAY, GGML_HSA_STATS, GGML_HSA_TRACE};
 use aie_hal::{ArchRegistry, Environment};
 use std::sync::Arc;
 
@@ -41,6 +42,15 @@ pub fn devices(environment: &Environment) -> (Vec<Arc<BackendDevice>>, Option<De
     {
         log::error(&format!("{GGML_HSA_TRACE}: {} cannot be written: {cause}; there is no timeline", path.display()));
     }
+    let graphs = config.graphs.as_deref().and_then(|path| {
+        let cannot = |cause: &std::io::Error| {
+            log::error(&format!(
+                "{GGML_HSA_GRAPHS}: {} cannot be written: {cause}; no graphs are written",
+                path.display()
+            ));
+        };
+        GraphFile::create(path).inspect_err(cannot).ok().map(Arc::new)
+    });
     let (arches, problems) = ArchRegistry::from_environment();
     problems.iter().for_each(|problem| log::error(&problem.to_string()));
     let requested = requested(&config, &arches);
@@ -58,7 +68,7 @@ pub fn devices(environment: &Environment) -> (Vec<Arc<BackendDevice>>, Option<De
         match outcome {
             Outcome::Offered { device, store, gate } => {
                 log::info(|| format!("HSA{} is {}", npus.len(), device.info().uri));
-                npus.push(Arc::new(BackendDevice::new(npus.len(), device, store, gate, &config)));
+                npus.push(Arc::new(BackendDevice::new(npus.len(), device, store, gate, graphs.clone(), &config)));
             }
             Outcome::Idle { device, reason } => {
                 idle.push((format!("{} ({})", device.info().uri, device.info().name), reason));

@@ -26,6 +26,11 @@ impl Foreseen {
         }
     }
 
+    /// What is noted now, in its order.
+    pub fn noted(&self) -> Vec<Node> {
+        self.0.lock().clone().unwrap_or_default()
+    }
+
     /// What was noted, in its order. From now on there is nothing, and nothing is noted.
     pub fn take(&self) -> Vec<Node> {
         self.0.lock().take().unwrap_or_default()

@@ -11,6 +11,7 @@ use crate::kernels::selftest::npu::Npu;
 use crate::kernels::selftest::tester::Tester;
 use crate::kernels::verbose;
 use crate::settings::{GGML_HSA_COMPILERS, GGML_HSA_REFERENCE_KERNELS, PATH};
+use aie_driver_mock::Execution;
 use aie_hal::{ArchRegistry, Device, Environment};
 use aie_jit_iron::clear::clear;
 use aie_jit_iron::installation;
@@ -37,6 +38,8 @@ struct Kind {
     compilers: Vec<CompilerName>,
     /// The NPU that native kernels are tested on.
     tested_on: Option<String>,
+    /// Whether kernels are foreseen only.
+    foresight: bool,
 }
 
 /// A store, or why there is none.
@@ -90,7 +93,8 @@ impl<'a> KernelStores<'a> {
         let (is_silicon, compilers) = (!self.is_simulated(device), self.compilers(device));
         let is_tested = self.is_tested(device) && compilers.contains(&CompilerName::Native);
         let tested_on = is_tested.then(|| device.info().uri.path().to_owned());
-        let store = self.shared(Kind { is_silicon, compilers, tested_on }, device)?;
+        let foresight = self.foresight || only_plans(device);
+        let store = self.shared(Kind { is_silicon, compilers, tested_on, foresight }, device)?;
         match device.info().simulated {
             true => store.serves(device.arch())?,
             false if self.config.require_array => {}
@@ -147,7 +151,7 @@ impl<'a> KernelStores<'a> {
     }
 
     fn make(&self, kind: &Kind, device: &dyn Device) -> Made {
-        let mut builder = self.builder();
+        let mut builder = self.builder(kind.foresight);
         if kind.is_silicon {
             builder = builder.for_silicon();
         }
@@ -168,13 +172,13 @@ impl<'a> KernelStores<'a> {
                     ));
                     builder
                 }
-                CompilerName::Reference => self.reference(builder),
+                CompilerName::Reference => self.reference(builder, kind.foresight),
             };
         }
         builder.build().map(Arc::new)
     }
 
-    fn builder(&self) -> KernelStoreBuilder {
+    fn builder(&self, foresight: bool) -> KernelStoreBuilder {
         let jit = &self.config.jit;
         let mut builder = KernelStore::builder().policy(jit.policy).background_threads(jit.limits.workers);
         for (name, bytes) in PACKS {
@@ -186,7 +190,7 @@ impl<'a> KernelStores<'a> {
         if let Some(directory) = &self.config.kernel_directory {
             builder = builder.kernel_directory(directory);
         }
-        if self.foresight {
+        if foresight {
             builder = builder.foresight();
             // Opening it would make it.
             if !self.config.cache.path().exists() {
@@ -204,9 +208,9 @@ impl<'a> KernelStores<'a> {
 
     /// Makes reference kernels: in workers when their program is there, else here. It is safe code of this library that needs
     /// no tools, so kernels do not depend on workers.
-    fn reference(&self, builder: KernelStoreBuilder) -> KernelStoreBuilder {
+    fn reference(&self, builder: KernelStoreBuilder, foresight: bool) -> KernelStoreBuilder {
         let here = Arc::new(ReferenceCompiler);
-        if self.config.jit.limits.workers == 0 || self.foresight {
+        if self.config.jit.limits.workers == 0 || foresight {
             return builder.compiler(here);
         }
         let places = WorkerPlaces {
@@ -249,6 +253,11 @@ impl<'a> KernelStores<'a> {
             }
         }
     }
+}
+
+/// Whether graphs are planned for `device` and never run, so that no kernel has to exist.
+pub fn only_plans(device: &dyn Device) -> bool {
+    device.info().simulated && Execution::of(&device.info().uri) == Ok(Execution::Plan)
 }
 
 #[cfg(test)]
@@ -300,6 +309,7 @@ mod tests {
             let of = |uri| stores.of(&*open(uri)).unwrap();
             assert!(Arc::ptr_eq(&of("mock:aie2"), &of("mock:aie2p")));
             assert!(!Arc::ptr_eq(&of("mock:aie2"), &of("mock:aie2?execute=emulated")));
+            assert!(!Arc::ptr_eq(&of("mock:aie2"), &of("mock:aie2?execute=plan")));
         });
     }
 }

@@ -25,6 +25,11 @@ impl BufferMap {
         self.buffers.write().remove(&base);
     }
 
+    /// Address and size of each buffer, by address.
+    pub fn spans(&self) -> Vec<(usize, usize)> {
+        self.buffers.read().iter().map(|(base, buffer)| (*base, buffer.size())).collect()
+    }
+
     /// Bytes of all buffers.
     pub fn bytes(&self) -> usize {
         self.buffers.read().values().map(|buffer| buffer.size()).sum()

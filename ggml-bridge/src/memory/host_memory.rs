@@ -6,6 +6,7 @@
 
 use aie_hal::{HostMemory, Span};
 use procfs::process::{MMPermissions, MemoryMaps, Process};
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU8;
@@ -14,12 +15,26 @@ use std::sync::atomic::AtomicU8;
 pub const ALIGNMENT: usize = 64;
 
 /// An address range that ggml vouches for while a graph that names it is computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "(usize, usize)", from = "(usize, usize)")]
 pub struct HostSpan {
     address: usize,
     length: usize,
     /// Whether there is no memory at these addresses.
     imagined: bool,
+}
+
+impl From<HostSpan> for (usize, usize) {
+    fn from(span: HostSpan) -> Self {
+        (span.address, span.length)
+    }
+}
+
+/// What was written down has no memory here.
+impl From<(usize, usize)> for HostSpan {
+    fn from((address, length): (usize, usize)) -> Self {
+        Self::imagined(address, length)
+    }
 }
 
 impl HostSpan {

@@ -4,10 +4,12 @@ use crate::config::Config;
 use crate::config::log;
 use crate::kernels::Kernels;
 use crate::kernels::foreseen::Foreseen;
+use crate::kernels::kernel_store::only_plans;
 use crate::kernels::selftest::gate::Gate;
 use crate::memory::buffer_map::BufferMap;
 use crate::memory::host_memory::{ALIGNMENT, HostSpan, TensorMemory};
 use crate::memory::weights::WeightCache;
+use crate::report::graph_file::GraphFile;
 use crate::report::statistics::Statistics;
 use aie_hal::{Buffer, BufferParams, Device, DeviceError, HostMemory};
 use aie_jit_iron::KernelStore;
@@ -55,6 +57,10 @@ pub struct DeviceContext {
     leaves_layers: AtomicBool,
     /// Whether the size of all buffers has been warned of.
     warned_of_size: AtomicBool,
+    /// Whether graphs are planned and never run.
+    pub only_plans: bool,
+    /// What gets the graphs.
+    pub graphs: Option<Arc<GraphFile>>,
     /// What tests the NPU.
     gate: Option<Arc<Gate>>,
     /// Whether memory of the program is used in place, once that is known.
@@ -81,6 +87,8 @@ impl DeviceContext {
             shares_results: AtomicBool::new(false),
             leaves_layers: AtomicBool::new(false),
             warned_of_size: AtomicBool::new(false),
+            only_plans: only_plans(&*hal),
+            graphs: None,
             gate: None,
             imports: OnceLock::new(),
             joins: OnceLock::new(),
@@ -92,6 +100,18 @@ impl DeviceContext {
     #[must_use]
     pub fn with_gate(self, gate: Option<Arc<Gate>>) -> Self {
         Self { gate, ..self }
+    }
+
+    /// The same for plans that nothing runs: addresses need no memory behind them.
+    #[must_use]
+    pub fn on_paper(self) -> Self {
+        Self { only_plans: true, ..self }
+    }
+
+    /// The same with a file that gets its graphs.
+    #[must_use]
+    pub fn with_graphs(self, graphs: Option<Arc<GraphFile>>) -> Self {
+        Self { graphs, ..self }
     }
 
     /// Whether memory of the program is used in place: where the device can, and on an NPU what it then reads is right. The first to

@@ -2,8 +2,11 @@
 
 use crate::memory::host_memory::HostSpan;
 use aie_ops::tensor::TensorError;
-use aie_ops::{Node, OpParams, Tensor};
+use aie_ops::{Node, OpParams, Tensor, table};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::error::Error;
+use std::ops::Not;
 
 /// A graph cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +45,7 @@ pub enum GraphError {
 }
 
 /// A tensor with its memory.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct TensorView {
     /// Identifies a tensor within a graph.
     pub id: usize,
@@ -53,34 +56,56 @@ pub struct TensorView {
     /// The buffer around it, or the span itself when ggml knows no more.
     pub buffer: HostSpan,
     /// Whether it lies in a buffer that ggml marked as holding weights.
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub weights: bool,
     /// Whether the program sets it before each graph, by writing to its memory without asking the backend.
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub input: bool,
     /// Whether it is a view, so that an operation may write only a part of it.
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub view: bool,
+    /// Whether the program reads it.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub read: bool,
     /// Whether exactly one node, of this graph or another, reads it (a view of it counts), and the program does not.
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub read_once: bool,
 }
 
 impl TensorView {
     /// A tensor of which nothing is known but its memory, a buffer of its own.
     pub fn plain(id: usize, tensor: Tensor, span: HostSpan) -> Self {
-        Self { id, tensor, span, buffer: span, weights: false, input: false, view: false, read_once: false }
+        Self {
+            id,
+            tensor,
+            span,
+            buffer: span,
+            weights: false,
+            input: false,
+            view: false,
+            read: false,
+            read_once: false,
+        }
     }
 }
 
+/// The name of an operation of the table. Under a name of its own, or a node that is read would have to borrow it.
+pub type OpName = &'static str;
+
 /// A node that computes something.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GraphNode {
     /// The program's name of the result, for messages; may be empty.
     pub name: String,
     /// `ggml_op_desc` in upper case.
-    pub op: &'static str,
+    #[serde(deserialize_with = "known_op")]
+    pub op: OpName,
     /// Parameters.
     pub params: OpParams,
     /// Result.
     pub output: TensorView,
     /// Further results, which only fused nodes have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub further_outputs: Vec<TensorView>,
     /// Sources by slot, without trailing holes.
     pub sources: Vec<Option<TensorView>>,
@@ -124,10 +149,17 @@ impl GraphNode {
 }
 
 /// The nodes to compute, in order. Views, empty nodes and nodes that are not requested are left out.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Graph {
     /// Nodes.
     pub nodes: Vec<GraphNode>,
+}
+
+/// The operation of a node that was written down.
+fn known_op<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OpName, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let known = table::lookup(&name).map(|op| op.name());
+    known.ok_or_else(|| D::Error::custom(format!("operation {name} is not in the table")))
 }
 
 /// A graph that is still in ggml's memory.

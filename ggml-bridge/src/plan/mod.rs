@@ -80,6 +80,8 @@ pub struct Plan {
     /// Results that update a source, of which a graph writes few rows: caches.
     updated: Vec<Binding>,
     invalidate: Vec<Binding>,
+    /// Results that are cleared where nothing runs.
+    cleared: Vec<Binding>,
     used: RangeSet,
     /// Whether it can run again after a run that stopped anywhere: nothing that it reads from outside is overwritten by it.
     pub repeats: bool,
@@ -123,6 +125,14 @@ impl Plan {
     /// As [`aie_hal::Buffer::flush`].
     pub fn flush(&self) -> Result<(), DeviceError> {
         self.flush.iter().try_for_each(|part| part.buffer.flush(part.offset..part.offset + part.length))
+    }
+
+    /// Stands for a run where nothing runs: results that the program goes by become zero, all others stay as they are.
+    ///
+    /// # Errors
+    /// As [`aie_hal::Buffer::write`].
+    pub fn pretend(&self) -> Result<(), DeviceError> {
+        self.cleared.iter().try_for_each(|part| part.buffer.write(part.offset, &vec![0; part.length]))
     }
 
     /// Makes the results visible to the host.

@@ -21,9 +21,9 @@ use crate::report::statistics::{OperationShare, RunShare};
 use crate::settings::GGML_HSA_REQUIRE_ARRAY;
 use aie_hal::{Binding, Buffer, BufferParams, BufferRef, CommandList, CommandListBuilder, HostFunction};
 use aie_jit_iron::settings::GGML_HSA_JIT;
-use aie_ops::Tensor;
 use aie_ops::normalise::{KernelArgument, Role};
 use aie_ops::work::multiply_accumulates;
+use aie_ops::{DataType, Tensor};
 use std::collections::HashSet;
 use std::ops::Range;
 use std::slice;
@@ -91,6 +91,7 @@ struct Recorder<'a> {
     /// Whether no command writes what is taken.
     repeats: bool,
     share: RunShare,
+    cleared: Vec<Binding>,
 }
 
 pub(super) fn record(context: &DeviceContext, graph: &Graph) -> Result<Plan, PlanError> {
@@ -116,6 +117,7 @@ pub(super) fn record(context: &DeviceContext, graph: &Graph) -> Result<Plan, Pla
         taken: RangeSet::default(),
         repeats: true,
         share: RunShare { nodes: graph.nodes.len(), ..RunShare::default() },
+        cleared: Vec::new(),
     };
     // Whether a kernel is missing that is on its way.
     let mut provisional = false;
@@ -144,6 +146,7 @@ pub(super) fn record(context: &DeviceContext, graph: &Graph) -> Result<Plan, Pla
     }
     recorder.expect_foreseen();
     let shared = graph.nodes.iter().any(|node| is_shared(context, node));
+    recorder.clear(graph)?;
     let plan = recorder.finish()?;
     Ok(Plan { shared, weights_generation, awaiting: provisional.then_some(arrivals), ..plan })
 }
@@ -370,6 +373,9 @@ impl Recorder<'_> {
         from: &Binding,
         length: usize,
     ) -> Result<Arc<dyn Buffer>, PlanError> {
+        if self.context.only_plans {
+            return Ok(self.context.hal.allocate(&BufferParams::data(length))?);
+        }
         let mut original = vec![0; from.length];
         from.buffer.read(from.offset, &mut original)?;
         let mut array = vec![0; length];
@@ -481,6 +487,20 @@ impl Recorder<'_> {
         Ok(())
     }
 
+    /// Notes which results of a plan that nothing runs are cleared in its place, because the program goes by them: those it reads, and
+    /// whole numbers, which can be rows that a node elsewhere is to take.
+    fn clear(&mut self, graph: &Graph) -> Result<(), PlanError> {
+        if !self.context.only_plans {
+            return Ok(());
+        }
+        let last = graph.nodes.last().map(|node| node.output.id);
+        let outputs = graph.nodes.iter().map(|node| node.output);
+        for view in outputs.filter(|view| view.read || Some(view.id) == last || view.tensor.dtype == DataType::I32) {
+            self.memory.split(view.span.range(), &mut self.cleared)?;
+        }
+        Ok(())
+    }
+
     /// Has the device make room for the machine code of later graphs, with the first graph.
     fn expect_foreseen(&mut self) {
         let mut expected = HashSet::new();
@@ -509,6 +529,7 @@ impl Recorder<'_> {
             updated: bindings(&self.updated)?,
             used: self.used,
             repeats: self.repeats,
+            cleared: self.cleared,
             shared: false,
             share: self.share,
             weights_generation: 0,

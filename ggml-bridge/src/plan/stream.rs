@@ -6,6 +6,8 @@
 //! returned): such a graph is complete when `compute` returns. A failure that shows only then cannot be returned by
 //! ggml's `synchronize`; it is logged at once and fails the next graph of the stream.
 //!
+//! On a device that only plans ([`DeviceContext::only_plans`]) a graph is counted and not submitted.
+//!
 //! On an NPU a dispatch can be aborted because of a hang of another program, whose recovery restarts everybody's contexts, and answers
 //! of firmware get lost. So a graph that is found to have failed runs once more, in a new context, if no other is in flight and it has
 //! not overwritten what it reads; what fails twice is an error.
@@ -27,10 +29,17 @@ use thiserror::Error;
 /// Plans a stream keeps.
 const PLANS: usize = 8;
 
+/// A plan, with how its graph is recognised and its number in the file of graphs.
+struct Recent {
+    signature: Signature,
+    plan: Arc<Plan>,
+    number: Option<u64>,
+}
+
 /// Recent plans, most recent first, and the scratch memory they share.
 #[derive(Default)]
 struct Plans {
-    recent: Vec<(Signature, Arc<Plan>)>,
+    recent: Vec<Recent>,
     scratch: Option<Arc<dyn Buffer>>,
 }
 
@@ -97,6 +106,9 @@ pub enum ComputeError {
     /// Inputs cannot be made visible to the device.
     #[error(transparent)]
     Flush(DeviceError),
+    /// Results that stand for computed ones cannot be written.
+    #[error("results of a graph that is only planned: {0}")]
+    Cleared(#[source] DeviceError),
     /// There is no scratch memory.
     #[error("scratch memory for conversions: {0}")]
     Scratch(#[source] DeviceError),
@@ -166,6 +178,11 @@ impl Stream {
             timeline::end(&format!("{} graphs", self.name()), "plan", begin, || how.to_owned());
         }
         let Some(commands) = plan.commands() else { return Ok("nothing to do") };
+        if self.context.only_plans {
+            plan.pretend().map_err(ComputeError::Cleared)?;
+            self.context.statistics.graph(&plan.share, replayed, 0, &self.context.hal.counters());
+            return Ok("planned");
+        }
         if !self.context.hal.info().coherent {
             // What earlier graphs wrote has to reach the host's view before that view is flushed over it.
             self.synchronize();
@@ -187,12 +204,20 @@ impl Stream {
     fn plan(&self, plans: &mut Plans, graph: &impl GraphSource) -> Result<(Arc<Plan>, bool), ComputeError> {
         let generation = self.context.weights.generation();
         let arrivals = self.context.kernels.arrivals();
-        plans.recent.retain(|(_, plan)| plan.weights_generation == generation && !plan.is_outdated(arrivals));
-        if let Some(at) = plans.recent.iter().position(|(signature, _)| signature.matches(graph)) {
+        plans.recent.retain(|Recent { plan, .. }| plan.weights_generation == generation && !plan.is_outdated(arrivals));
+        if let Some(at) = plans.recent.iter().position(|recent| recent.signature.matches(graph)) {
             plans.recent[..=at].rotate_right(1);
-            return Ok((Arc::clone(&plans.recent[0].1), true));
+            let Recent { plan, number, .. } = &plans.recent[0];
+            if let (Some(file), Some(number)) = (&self.context.graphs, number) {
+                file.again(self.name(), *number);
+            }
+            return Ok((Arc::clone(plan), true));
         }
         let nodes = graph.read()?;
+        let number = self.context.graphs.as_ref().filter(|_| !nodes.nodes.is_empty()).map(|file| {
+            let foreseen = self.context.foreseen.noted();
+            file.add(self.name(), &nodes, self.context.buffers.spans(), foreseen)
+        });
         self.context.kernels.progress.begin();
         let plan = Plan::build(&self.context, &nodes).or_else(|cause| {
             if plans.recent.is_empty() {
@@ -206,7 +231,7 @@ impl Stream {
         self.context.kernels.progress.end();
         let plan = Arc::new(plan?);
         plans.recent.truncate(PLANS - 1);
-        plans.recent.insert(0, (Signature::of(graph), Arc::clone(&plan)));
+        plans.recent.insert(0, Recent { signature: Signature::of(graph), plan: Arc::clone(&plan), number });
         Ok((plan, false))
     }
 
@@ -292,7 +317,7 @@ impl Stream {
 
     /// Drops plans that use memory in `range`.
     pub fn drop_plans(&self, range: &Range<usize>) {
-        self.plans.lock().recent.retain(|(_, plan)| !plan.uses(range));
+        self.plans.lock().recent.retain(|recent| !recent.plan.uses(range));
     }
 
     /// Drops all plans.

@@ -147,6 +147,22 @@ pub struct RunShare {
 }
 
 impl RunShare {
+    /// Adds another plan of the same device, of which both are parts of one run.
+    pub fn include(&mut self, other: &Self) {
+        self.nodes += other.nodes;
+        for (index, part) in &other.operations {
+            let share = self.operations.entry(*index).or_default();
+            share.array += part.array;
+            share.host += part.host;
+            share.bytes += part.bytes;
+            share.macs += part.macs;
+        }
+        self.conversions.host_calls += other.conversions.host_calls;
+        self.conversions.bytes += other.conversions.bytes;
+        self.fusion.dispatches += other.fusion.dispatches;
+        self.fusion.nodes += other.fusion.nodes;
+    }
+
     /// Adds one execution of the operation with `index`, which has the bytes and multiply-accumulates of `one`.
     pub fn add(&mut self, index: usize, on_array: bool, one: OperationShare) {
         let share = self.operations.entry(index).or_default();

@@ -1,7 +1,14 @@
 use super::{ComputeError, Stream};
+use crate::config::Config;
+use crate::device::backend_device::BackendDevice;
+use crate::device::drivers;
 use crate::doubles::{self, OneNode, coherent, lost, out_of_memory};
+use crate::memory::host_memory::HostSpan;
+use crate::plan::graph::{Graph, GraphError, GraphNode, GraphSource, TensorView};
+use crate::report::graph_file::{GraphFile, Line};
 use aie_hal::mock::{MockBuffer, MockDevice, MockQueue, MockSemaphore};
-use aie_hal::{Buffer, DeviceError, Queue, Semaphore, SubmitError, WaitError};
+use aie_hal::{ArchRegistry, Buffer, DeviceError, Queue, Semaphore, SubmitError, WaitError};
+use aie_ops::{DataType, OpParams, Tensor};
 use rstest::rstest;
 use std::sync::Arc;
 
@@ -158,4 +165,85 @@ fn without_scratch_memory_a_graph_fails_and_the_next_tries_again() {
     assert!(cause.to_string().starts_with("scratch memory for conversions: out of memory"), "{cause}");
     assert_eq!(context.weights.counts().refused, 1);
     stream.compute(&graph).unwrap();
+}
+
+/// Pages that nobody may touch, as those of a model that is mapped and not in memory.
+fn untouchable(bytes: usize) -> usize {
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+    // SAFETY: the kernel chooses where the mapping is, so that it replaces none. It stays.
+    let start = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::empty(), MapFlags::PRIVATE) };
+    start.unwrap().expose_provenance()
+}
+
+#[test]
+fn a_device_that_only_plans_counts_graphs_and_touches_no_weights() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("graphs");
+    let uri = "mock:aie2p?execute=plan".parse().unwrap();
+    let hal = drivers::mock(ArchRegistry::builtin()).open(&uri).unwrap().remove(0);
+    let graphs = Some(Arc::new(GraphFile::create(&path).unwrap()));
+    let device = BackendDevice::new(0, hal, doubles::store(), None, graphs, &Config::default());
+    let context = &device.context;
+    // The first source are weights of another type than the array's, so that a copy of them is asked for.
+    let weights = Tensor::contiguous(DataType::F16, [64, 4096, 1, 1]);
+    let model = untouchable(weights.span_bytes());
+    // SAFETY: the range is mapped and stays; that nothing reads it is what this test is for.
+    let span = unsafe { HostSpan::new(model, weights.span_bytes()) };
+    context.import(span).unwrap();
+    let weights = TensorView { weights: true, ..TensorView::plain(1, weights, span) };
+    let ours = |id, ne: [usize; 4]| {
+        let tensor = Tensor::contiguous(DataType::F32, ne);
+        let (base, buffer) = context.allocate(tensor.span_bytes()).unwrap();
+        buffer.write(0, &[7; 4]).unwrap();
+        // SAFETY: the buffer has these bytes and lives as long as the device.
+        TensorView::plain(id, tensor, unsafe { HostSpan::new(base, tensor.span_bytes()) })
+    };
+    let (input, middle, last) = (ours(2, [64, 2, 1, 1]), ours(3, [4096, 2, 1, 1]), ours(4, [4096, 2, 1, 1]));
+    let product = GraphNode::new("MUL_MAT", OpParams::default(), middle, vec![Some(weights), Some(input)]);
+    let square = GraphNode::new("SQR", OpParams::default(), last, vec![Some(middle)]);
+    let stream = device.create_stream(false).unwrap();
+    let graph = Nodes(vec![product, square]);
+    (0..3).for_each(|_| stream.compute(&graph).unwrap());
+
+    let operations = context.statistics.operations();
+    assert_eq!(
+        operations.iter().map(|found| (&*found.op, found.array)).collect::<Vec<_>>(),
+        [("MUL_MAT", 3), ("SQR", 3)]
+    );
+    assert_eq!((context.weights.counts().converted, context.hal.counters().submissions), (1, 0));
+    // What the program goes by is zero; all else is left.
+    let first = |view: &TensorView| {
+        let found = context.buffers.find(&view.span.range()).unwrap();
+        let mut bytes = [1; 4];
+        found.buffer.read(found.offset, &mut bytes).unwrap();
+        bytes
+    };
+    assert_eq!((first(&middle), first(&last)), ([7; 4], [0; 4]));
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<Line<'_>> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let recorded = |line: &Line<'_>| line.recorded.as_ref().map(|recorded| recorded.nodes.len());
+    assert_eq!(
+        lines.iter().map(|line| (line.graph, recorded(line))).collect::<Vec<_>>(),
+        [(0, Some(2)), (0, None), (0, None)]
+    );
+    // Written to by the program without being asked to keep it.
+    let (base, length) = (input.span.address(), input.span.length());
+    let buffer = context.buffers.find(&input.span.range()).unwrap().buffer;
+    device.write(base, &*buffer, 0, &[9; 4]).unwrap();
+    device.fill(base, &*buffer, 0..length, 9).unwrap();
+    assert_eq!(first(&input), [7; 4]);
+    assert!(device.write(base, &*buffer, length, &[9]).is_err());
+}
+
+/// Nodes in memory that is there.
+struct Nodes(Vec<GraphNode>);
+
+impl GraphSource for Nodes {
+    fn read(&self) -> Result<Graph, GraphError> {
+        Ok(Graph { nodes: self.0.clone() })
+    }
+
+    fn fingerprint(&self, word: &mut impl FnMut(u64) -> bool) -> bool {
+        self.0.iter().all(|node| word(node.output.id as u64))
+    }
 }
