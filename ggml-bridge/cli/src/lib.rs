@@ -5,7 +5,9 @@
 //! in it.
 #![forbid(unsafe_code)]
 
+pub mod child;
 pub mod command_line;
 pub mod explain;
+pub mod llama_cpp;
 pub mod manual;
 pub mod model;

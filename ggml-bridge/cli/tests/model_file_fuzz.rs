@@ -4,7 +4,7 @@
 
 mod model_file;
 
-use ggml_hsa_cli::model::{Model, ModelFile};
+use ggml_hsa_cli::model::ModelFile;
 use model_file::model;
 use peak_alloc::PeakAlloc;
 use std::fs;
@@ -43,7 +43,7 @@ fn damage(file: &mut Vec<u8>, random: &mut fastrand::Rng) {
 fn damaged_files_of_models_take_no_more_memory_than_they_have_bytes_for() {
     let (good, folder) = (model("llama"), tempfile::tempdir().unwrap());
     let path = folder.path().join("model.gguf");
-    let find = || ModelFile::open(&path).and_then(|file| Model::find(&file));
+    let find = || ModelFile::open(&path).and_then(|file| file.context().map(|context| (context, file.bytes())));
     fs::write(&path, &good).unwrap();
     find().unwrap();
     let (mut random, mut read) = (fastrand::Rng::with_seed(28), 0);

@@ -1,8 +1,8 @@
 //! What a model would do on a device, without running it: the plans of its graphs, made by the code that makes them in a run.
 //!
-//! [`plan`](planning::plan) builds a graph ([`crate::model`]) and has [`ggml_hsa::plan`] record it on a [`PaperDevice`], which has no memory
-//! and computes nothing; kernels come from a store that foresees them and compiles nothing that takes time. So what is said here of fusion, of
-//! array and host, of kernels and conversions is what a run does, as far as the graph is llama.cpp's.
+//! [`plan`](planning::plan) takes graphs that llama.cpp has built ([`crate::llama_cpp`]) and has [`ggml_hsa::plan`] record them on a
+//! [`PaperDevice`], which has no memory and computes nothing; kernels come from a store that foresees them and compiles nothing that takes
+//! time. So what is said here of fusion, of array and host, of kernels and conversions is what a run does.
 
 pub mod contexts;
 pub mod html;

@@ -9,7 +9,8 @@ use serde::Serialize;
 /// A prompt and the tokens behind it.
 #[derive(Debug, Clone, Serialize)]
 pub struct OrdinaryRun {
-    /// The prompt's first batch, the first token behind it, and each further token with as many keys.
+    /// The prompt's first batch, the first token behind it, and each further token with as many keys. Of a model that continues no text
+    /// the batch alone.
     pub steps: Vec<Step>,
     /// Hardware contexts made for all of them.
     pub contexts_made: u64,
@@ -37,29 +38,28 @@ pub struct Step {
 }
 
 impl OrdinaryRun {
-    /// That of the graph of a prompt and the one of a token behind it.
-    pub fn of(prompt: &Planned, token: &Planned) -> Self {
+    /// That of the graphs of a prompt and those of a token behind it.
+    pub fn of(prompt: &Planned, token: Option<&Planned>) -> Self {
         let mut contexts = Contexts::new(prompt.context.hal.limits());
-        let steps = [("prompt", prompt), ("first token", token), ("token", token)];
-        let steps = steps.map(|(name, planned)| Step::of(name, planned, &mut contexts)).into();
+        let steps = [("prompt", Some(prompt)), ("first token", token), ("token", token)];
+        let step = |(name, planned): (_, Option<&Planned>)| Some(Step::of(name, planned?, &mut contexts));
+        let steps = steps.into_iter().filter_map(step).collect();
         Self { steps, contexts_made: contexts.made() }
     }
 }
 
 impl Step {
     fn of(name: &'static str, planned: &Planned, contexts: &mut Contexts) -> Self {
-        let Planned { batch, plan, context, .. } = planned;
+        let Planned { batch, context, .. } = planned;
         let made = contexts.made();
-        let list = plan.commands();
-        let sequence = list.map_or_else(Sequence::default, |list| {
-            Sequence::of(list, contexts, context.hal.limits(), context.hal.arch())
-        });
+        let lists = planned.lists();
+        let sequence = Sequence::of(&lists, contexts, context.hal.limits(), context.hal.arch());
         Self {
             name,
             tokens: batch.tokens,
             past: batch.past,
             pdis: sequence.configurations.len(),
-            submissions: u64::from(list.is_some()),
+            submissions: lists.len() as u64,
             chains: sequence.chains,
             contexts_made: contexts.made() - made,
             context_switches: sequence.context_switches,

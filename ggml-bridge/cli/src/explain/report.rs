@@ -5,8 +5,8 @@ use super::ordinary_run::OrdinaryRun;
 use super::planning::{Planned, plan};
 use super::prediction::{Prediction, Submitted};
 use super::sequence::{Configuration, Joins, Sequence, Stretch};
-use crate::model::arena::Place;
-use crate::model::{Batch, Cache, Model};
+use crate::llama_cpp::{Batch, GraphSource};
+use crate::model::ModelFile;
 use aie_hal::Device;
 use aie_hal::format::extent::Traffic;
 use aie_jit_iron::KernelStore;
@@ -35,11 +35,11 @@ pub struct Explanation {
     pub context: usize,
     /// Whether attention is one operation.
     pub flash_attention: bool,
-    /// What was assumed or left out: what follows is right as far as these are.
+    /// What is left out of what follows.
     pub reservations: Vec<String>,
     /// Memory of the device.
     pub memory: MemoryReport,
-    /// Decode and prefill, each alone in a process.
+    /// Decode and prefill, each alone in a process; prefill only of a model that continues no text.
     pub passes: Vec<Pass>,
     /// A prompt like that of prefill and tokens behind it in one process.
     pub run: OrdinaryRun,
@@ -54,9 +54,9 @@ pub struct ModelReport {
     pub architecture: String,
     /// Its layers.
     pub layers: usize,
-    /// Bytes of its weights.
+    /// Bytes of its weights in the file.
     pub bytes: usize,
-    /// Whether every tensor of it has its place in the graphs.
+    /// Whether the device computes each batch as a whole.
     pub whole: bool,
 }
 
@@ -67,7 +67,7 @@ pub struct MemoryReport {
     pub weights: usize,
     /// Copies of weights that the array reads in another type.
     pub converted_weights: u64,
-    /// Keys and values.
+    /// Keys, values and states.
     pub cache: usize,
     /// What conversions in a graph need at most.
     pub scratch: usize,
@@ -155,64 +155,91 @@ pub struct Operation {
 /// What is to be explained.
 #[derive(Debug, Clone, Copy)]
 pub struct Question {
-    /// Tokens of the context; by default the model's.
-    pub context: Option<usize>,
+    /// Tokens of the context, at least two.
+    pub context: usize,
     /// Tokens in the cache when one is decoded.
     pub past: usize,
-    /// Tokens that are computed at once at most.
-    pub batch: usize,
-    /// Tokens of the prompt's first batch; by default as many as possible.
-    pub prompt: Option<usize>,
+    /// Tokens of the prompt's first batch.
+    pub prompt: usize,
     /// Whether attention is one operation.
     pub flash: bool,
+    /// Whether the model makes embeddings of a text and continues none: there is no decode then.
+    pub embeds: bool,
 }
 
-/// Explains `model` on `device`.
+/// Nothing can be explained.
+#[derive(Debug, thiserror::Error)]
+pub enum ExplainError {
+    /// There are no graphs.
+    #[error("{0}")]
+    Graphs(String),
+    /// A node cannot be planned.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+}
+
+/// Explains `model`, whose graphs are those of `source`, on `device`.
 ///
 /// # Errors
-/// A node cannot be planned.
+/// There are no graphs, or a node cannot be planned.
 pub fn explain(
-    model: &Model,
+    model: &ModelFile,
     question: &Question,
+    source: &mut dyn GraphSource,
     device: &Arc<dyn Device>,
     store: &Arc<KernelStore>,
     config: &Config,
-) -> Result<Explanation, PlanError> {
-    let cache = Cache::new(question.context.unwrap_or(model.hyper.context), question.batch, question.flash);
-    let past = question.past.min(cache.size - 1);
-    let prompt = question.prompt.unwrap_or(cache.reserved).clamp(1, cache.reserved);
+) -> Result<Explanation, ExplainError> {
+    let Question { context, past, prompt, flash, embeds } = *question;
+    let mut planned = |tokens, past| -> Result<Planned, ExplainError> {
+        let batch = Batch { tokens, past };
+        let graphs = source.graphs(batch).map_err(ExplainError::Graphs)?;
+        Ok(plan(batch, graphs, device, store, config)?)
+    };
+    let prefill = planned(prompt, 0)?;
+    // The last place of a context stays free. With a token less before it a token's graph is the same.
+    let behind = past.max(prompt).min(context - 2);
+    let behind = (!embeds).then(|| planned(1, behind)).transpose()?;
+    let run = OrdinaryRun::of(&prefill, behind.as_ref());
+    let decode = match behind {
+        Some(behind) if behind.batch.past != past => Some(planned(1, past)?),
+        behind => behind,
+    };
     let mut memory = MemoryReport::default();
     let mut passes = Vec::new();
-    let planned = |batch| plan(model, batch, device, store, config);
-    let (decode, prefill) = (planned(Batch::new(1, past, cache))?, planned(Batch::new(prompt, 0, cache))?);
-    let behind = Batch::new(1, past.max(prompt).min(cache.size - 1), cache);
-    let run = match behind == decode.batch {
-        true => OrdinaryRun::of(&prefill, &decode),
-        false => OrdinaryRun::of(&prefill, &planned(behind)?),
-    };
-    for (name, planned) in [("decode", decode), ("prefill", prefill)] {
-        memory.weights = planned.arena.bytes(Place::Weights);
-        memory.cache = planned.arena.bytes(Place::Cache);
-        memory.scratch = memory.scratch.max(planned.plan.scratch_bytes);
+    let mut most = 1;
+    for (name, planned) in [("decode", decode), ("prefill", Some(prefill))] {
+        let Some(planned) = planned else { continue };
+        let scratch = planned.plans.iter().map(|plan| plan.scratch_bytes).max().unwrap_or(0);
+        memory.weights = memory.weights.max(planned.weights());
+        memory.cache = memory.cache.max(planned.cache());
+        memory.scratch = memory.scratch.max(scratch);
         memory.converted_weights = memory.converted_weights.max(planned.context.weights.counts().bytes);
+        most = most.max(planned.graphs.len());
         passes.push(Pass::of(name, &planned, store));
     }
+    let apart = |graphs: &usize| *graphs > 1;
+    let reservations = Some(most).filter(apart).map(|graphs| {
+        format!(
+            "llama.cpp divides a batch into {graphs} graphs for this device and leaves the rest to others; what these do is missing below"
+        )
+    });
     Ok(Explanation {
         version: 1,
         model: ModelReport {
-            name: model.name.clone(),
+            name: model.name().map(ToOwned::to_owned),
             architecture: model.architecture.clone(),
-            layers: model.layers.len(),
-            bytes: model.bytes,
-            whole: model.is_whole(),
+            layers: model.integer("block_count").unwrap_or(0),
+            bytes: model.bytes(),
+            whole: reservations.is_none(),
         },
         device: device.info().uri.to_string(),
         generation: device.info().arch.clone(),
         columns: device.arch().array.columns,
         rows: device.arch().array.rows,
-        context: cache.size,
-        flash_attention: cache.flash,
-        reservations: model.reservations(),
+        context,
+        flash_attention: flash,
+        reservations: reservations.into_iter().collect(),
         memory,
         passes,
         run,
@@ -221,8 +248,8 @@ pub fn explain(
 
 impl Pass {
     fn of(name: &'static str, planned: &Planned, store: &KernelStore) -> Self {
-        let Planned { batch, plan, context, .. } = planned;
-        let share = &plan.share;
+        let Planned { batch, context, .. } = planned;
+        let share = planned.share();
         let missed: BTreeMap<String, String> =
             store.missed().into_iter().map(|missed| (missed.kernel, missed.reason)).collect();
         let counted = context.statistics.operations();
@@ -250,10 +277,9 @@ impl Pass {
             }
         };
         let mut operations: Vec<Operation> = share.operations.iter().map(operation).collect();
-        let list = plan.commands();
         let (limits, arch) = (context.hal.limits(), context.hal.arch());
         let Sequence { stretches, configurations, joins, chains, context_switches, operations: executed, traffic } =
-            list.map_or_else(Sequence::default, |list| Sequence::of(list, &mut Contexts::new(limits), limits, arch));
+            Sequence::of(&planned.lists(), &mut Contexts::new(limits), limits, arch);
         for operation in operations.iter_mut().filter(|operation| operation.array > 0) {
             operation.traffic = traffic.get(&operation.shape).map(|once| once.times(operation.array));
         }
@@ -269,7 +295,7 @@ impl Pass {
         Self {
             name,
             tokens: batch.tokens,
-            keys: batch.keys(None),
+            keys: planned.keys(),
             nodes: share.nodes,
             dispatches: sum(|operation| operation.array),
             fused: share.fusion.dispatches,

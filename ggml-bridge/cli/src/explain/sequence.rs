@@ -90,12 +90,21 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// That of a command list behind what `contexts` were used for before.
-    pub fn of(list: &CommandList, contexts: &mut Contexts, limits: &Limits, arch: &Arch) -> Self {
-        contexts.place(list);
+    /// That of command lists, one submitted behind the other, behind what `contexts` were used for before.
+    pub fn of(lists: &[&CommandList], contexts: &mut Contexts, limits: &Limits, arch: &Arch) -> Self {
         let mut found = Self::default();
-        let mut chains = Chains::default();
-        let mut joining = Joining::new(!list.is_apart(), limits.kernel_arguments);
+        for list in lists {
+            found.continue_with(list, contexts, limits, arch);
+        }
+        found
+    }
+
+    fn continue_with(&mut self, list: &CommandList, contexts: &mut Contexts, limits: &Limits, arch: &Arch) {
+        contexts.place(list);
+        let found = self;
+        let mut chains = Chains { begun: found.chains, ..Chains::default() };
+        let joins = Joins { enabled: !list.is_apart(), ..found.joins };
+        let mut joining = Joining::new(joins, limits.kernel_arguments);
         for command in ordered(list, contexts) {
             match command {
                 Command::Dispatch { executable, bindings, .. } => {
@@ -132,7 +141,6 @@ impl Sequence {
             }
         }
         found.joins = joining.joins;
-        found
     }
 
     /// The index of a kernel's configuration.
@@ -295,9 +303,9 @@ struct Joining {
 }
 
 impl Joining {
-    fn new(enabled: bool, most_arguments: usize) -> Self {
+    fn new(joins: Joins, most_arguments: usize) -> Self {
         Self {
-            joins: Joins { enabled, ..Joins::default() },
+            joins,
             most_arguments,
             first: true,
             configuration: None,

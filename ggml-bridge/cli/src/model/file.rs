@@ -40,28 +40,7 @@ pub enum ModelError {
     /// A number that every model has is absent.
     #[error("the file does not say `{0}`, which llama.cpp needs as well")]
     Missing(String),
-    /// A number that no model has, or one that what the file holds contradicts.
-    #[error("the file says that `{key}` is {found}, {why}; is it a complete download?")]
-    Number {
-        /// The entry.
-        key: String,
-        /// Its value.
-        found: usize,
-        /// What speaks against it.
-        why: String,
-    },
-    /// There is nothing that a graph could be built of.
-    #[error("{architecture} has no part that is known here: {reason}")]
-    Unknown {
-        /// The model's architecture.
-        architecture: String,
-        /// What was looked for.
-        reason: String,
-    },
 }
-
-/// No number of a model is larger: contexts are the largest.
-const MOST: usize = 1 << 28;
 
 /// Names, types, shapes and numbers of a model.
 #[derive(Debug)]
@@ -108,11 +87,6 @@ impl ModelFile {
         self.metadata.get_string("general.name")
     }
 
-    /// The tensor of this name.
-    pub fn tensor(&self, name: &str) -> Option<Tensor> {
-        self.tensors.get(name).copied()
-    }
-
     /// The entry `key` of the architecture.
     fn value(&self, key: &str) -> Option<&MetadataValue> {
         self.metadata.get(&format!("{}.{key}", self.architecture))
@@ -123,72 +97,24 @@ impl ModelFile {
         self.value(key).and_then(as_integer)
     }
 
-    /// An integer that every model has.
-    ///
-    /// # Errors
-    /// [`ModelError::Missing`].
-    pub fn required(&self, key: &str) -> Result<usize, ModelError> {
-        let name = || format!("{}.{key}", self.architecture);
-        match self.integer(key) {
-            Some(found) if found > MOST => {
-                Err(ModelError::Number { key: name(), found, why: format!("and no model has more than {MOST}") })
-            }
-            Some(found) => Ok(found),
-            None => Err(ModelError::Missing(name())),
-        }
-    }
-
-    /// How many layers there are, each of which has tensors.
-    ///
-    /// # Errors
-    /// [`ModelError::Missing`], and [`ModelError::Number`] for more layers than have tensors.
-    pub fn layers(&self) -> Result<usize, ModelError> {
-        let layers = self.required("block_count")?;
-        let number = |name: &str| name.strip_prefix("blk.")?.split('.').next()?.parse::<usize>().ok();
-        let known = self.tensors.keys().filter_map(|name| number(name)).max().map_or(0, |last| last + 1);
-        if layers > known {
-            let key = format!("{}.block_count", self.architecture);
-            return Err(ModelError::Number {
-                key,
-                found: layers,
-                why: format!("and it has tensors of {known} layers"),
-            });
-        }
-        Ok(layers)
-    }
-
-    /// An integer of layer `layer`, of a model that has one for each layer or one for all.
-    pub fn of_layer(&self, key: &str, layer: usize) -> Option<usize> {
-        match self.value(key)? {
-            MetadataValue::Array(array) => array.get(layer).and_then(as_integer),
-            value => as_integer(value),
-        }
-    }
-
-    /// A yes or no of layer `layer`, of a model that has one for each layer.
-    pub fn flag_of_layer(&self, key: &str, layer: usize) -> Option<bool> {
-        match self.value(key)? {
-            MetadataValue::Array(array) => {
-                let value = array.get(layer)?;
-                value.as_bool().or_else(|| as_integer(value).map(|value| value != 0))
-            }
-            _ => None,
-        }
-    }
-
-    /// A real number of the architecture.
-    pub fn real(&self, key: &str) -> Option<f32> {
-        self.value(key).and_then(MetadataValue::as_f64).map(|value| value as f32)
-    }
-
-    /// A text of the architecture.
-    pub fn text(&self, key: &str) -> Option<&str> {
-        self.value(key).and_then(MetadataValue::as_str)
-    }
-
     /// A yes or no of the architecture.
     pub fn flag(&self, key: &str) -> Option<bool> {
         self.value(key).and_then(MetadataValue::as_bool)
+    }
+
+    /// Tokens that the model was trained for.
+    ///
+    /// # Errors
+    /// [`ModelError::Missing`].
+    pub fn context(&self) -> Result<usize, ModelError> {
+        const KEY: &str = "context_length";
+        let found = self.integer(KEY).filter(|tokens| *tokens > 0);
+        found.ok_or_else(|| ModelError::Missing(format!("{}.{KEY}", self.architecture)))
+    }
+
+    /// Whether it makes embeddings of a text and continues none, as encoders do.
+    pub fn embeds(&self) -> bool {
+        self.flag("attention.causal") == Some(false) || self.integer("pooling_type").is_some_and(|kind| kind > 0)
     }
 
     /// Bytes of all tensors.
@@ -234,6 +160,29 @@ mod tests {
         std::fs::write(&path, "hello, world, this is no model").unwrap();
         let message = ModelFile::open(&path).unwrap_err().to_string();
         assert!(message.contains("model.gguf is not a usable GGUF file"), "{message}");
+    }
+
+    fn with(pairs: &[(&str, MetadataValue)]) -> ModelFile {
+        let mut metadata = Metadata::new();
+        metadata.insert("general.architecture".into(), MetadataValue::String("bert".into()));
+        pairs.iter().for_each(|(key, value)| metadata.insert(format!("bert.{key}"), value.clone()));
+        ModelFile::new(BTreeMap::new(), metadata).unwrap()
+    }
+
+    #[rstest]
+    #[case::text(&[], false)]
+    #[case::causal(&[("attention.causal", MetadataValue::Bool(true)), ("pooling_type", MetadataValue::U32(0))], false)]
+    #[case::encoder(&[("attention.causal", MetadataValue::Bool(false))], true)]
+    #[case::pooled(&[("pooling_type", MetadataValue::U32(3))], true)]
+    fn models_of_embeddings_are_told(#[case] pairs: &[(&str, MetadataValue)], #[case] expected: bool) {
+        assert_eq!(with(pairs).embeds(), expected);
+    }
+
+    #[test]
+    fn a_context_is_at_least_a_token() {
+        let context = |tokens| with(&[("context_length", MetadataValue::U32(tokens))]).context();
+        assert_eq!(context(512).unwrap(), 512);
+        assert!(context(0).unwrap_err().to_string().contains("`bert.context_length`"));
     }
 
     #[rstest]

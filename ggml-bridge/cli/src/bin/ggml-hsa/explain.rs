@@ -2,7 +2,7 @@
 
 mod text;
 
-use crate::model::{FlashAttention, Opened, SIMULATED, Subject};
+use crate::model::{FlashAttention, Opened, SIMULATED, Subject, Wanted, places};
 use crate::output::{complain, json, say};
 use aie_hal::Environment;
 use clap::Args;
@@ -22,12 +22,12 @@ use std::process::ExitCode;
   ggml-hsa explain model.gguf --json | jq '.passes[0].predicted'
   ggml-hsa explain model.gguf --html model.html              with pictures, for a browser
 
-Of the file only names, types, shapes and numbers are read. Nothing runs, and no kernel is compiled but those that take milliseconds,
-which are not kept. The plan is made by the code that makes it in a run; that the graph is llama.cpp's is checked for a number of
-families, and for others a note says that it was not. Models of experts, with recurrent layers and encoders are refused. Times are sums of published costs of others: nothing was measured on an NPU.
+llama.cpp has to be installed: its llama-server builds the graphs, on a device that only plans, so that every family it knows is explained.
+Nothing is computed, no weights are read by the device, and no kernel is compiled but those that take milliseconds, which are not kept. The
+plan is made by the code that makes it in a run. Times are sums of published costs of others: nothing was measured on an NPU.
 
-Exit code: 0 when the whole model is explained, 1 when parts of it or its family were not checked or are not known, 2 when the command line, the model or the device
-cannot be used.")]
+Exit code: 0 when the whole model is explained, 1 when llama.cpp leaves parts of it to other devices, 2 when the command line, the model, the
+device or llama.cpp cannot be used.")]
 pub struct ExplainArguments {
     #[command(flatten)]
     subject: Subject,
@@ -76,33 +76,28 @@ pub fn run(arguments: &ExplainArguments) -> ExitCode {
 
 fn explained(arguments: &ExplainArguments) -> Result<Explanation, String> {
     let environment = Environment::process();
-    let Opened { model, device, config } = arguments.subject.open(environment, Some(SIMULATED))?;
-    if let Some(other) = &model.other {
-        return Err(format!(
-            "{}: {} is not explained: it has {other}. Models of dense layers with attention are; what this one does is in the \
-             statistics of a run: GGML_HSA_STATS=FILE ggml-hsa run llama-bench -m MODEL.gguf",
-            arguments.subject.model.display(),
-            model.architecture
-        ));
+    let subject = &arguments.subject;
+    let Opened { model, device, config } = subject.open(environment, Some(SIMULATED))?;
+    let tokens = subject.context(&model)?;
+    let asked = arguments.past as usize;
+    if asked >= tokens {
+        return Err(format!("--past {asked}: the context has {tokens} tokens, one of which is decoded"));
     }
-    let context = arguments.subject.context(&model);
-    if arguments.past as usize >= context {
-        return Err(format!("--past {}: the context has {context} tokens, one of which is decoded", arguments.past));
-    }
-    let most = context.min(arguments.batch as usize);
-    if let Some(prompt) = arguments.prompt.filter(|prompt| *prompt as usize > most) {
+    let batch = arguments.batch as usize;
+    let (context, most) = places(tokens, batch);
+    let prompt = arguments.prompt.map_or(most, |prompt| prompt as usize);
+    if prompt > most {
         return Err(format!(
-            "--prompt {prompt}: a batch has at most {most} tokens, the smaller of --batch and the context"
+            "--prompt {prompt}: a batch has at most {most} tokens, the smaller of --batch and the context without the token behind it"
         ));
     }
     let stores = KernelStores::foreseeing(&config, environment);
     let store = stores.of(&*device).map_err(|cause| cause.to_string())?;
-    let question = Question {
-        context: Some(context),
-        past: arguments.past as usize,
-        batch: arguments.batch as usize,
-        prompt: arguments.prompt.map(|tokens| tokens as usize),
-        flash: arguments.flash_attention == FlashAttention::On,
-    };
-    explain(&model, &question, &device, &store, &config).map_err(|cause| cause.to_string())
+    let flash = arguments.flash_attention == FlashAttention::On;
+    let embeds = model.embeds();
+    let mut server = subject.start(environment, &device.info().arch, Wanted { context, batch, flash, embeds })?;
+    // The server leaves the last place of its context free; with a token less the graph is the same.
+    let past = asked.min(context - 2);
+    let question = Question { context, past, prompt, flash, embeds };
+    explain(&model, &question, &mut server, &device, &store, &config).map_err(|cause| cause.to_string())
 }

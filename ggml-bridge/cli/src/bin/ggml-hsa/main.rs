@@ -18,6 +18,7 @@ mod manual;
 mod model;
 mod output;
 mod prebuild;
+mod program;
 mod run;
 mod selftest;
 mod surroundings;

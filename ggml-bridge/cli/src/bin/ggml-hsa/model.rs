@@ -1,18 +1,23 @@
 //! What `explain` and `prebuild` share: a model file, and a device to plan for.
 
 use crate::output::complain;
+use crate::program::find;
+use crate::surroundings::backend;
 use aie_hal::{ArchRegistry, Device, Environment};
 use clap::{Args, ValueEnum};
 use ggml_hsa::config::Config;
 use ggml_hsa::device::drivers;
 use ggml_hsa::device::requested::{Message, requested};
 use ggml_hsa::settings::GGML_HSA_DEVICES;
-use ggml_hsa_cli::model::{Model, ModelFile};
-use std::path::PathBuf;
+use ggml_hsa_cli::llama_cpp::server::{Server, Start};
+use ggml_hsa_cli::model::ModelFile;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The device to plan for when the user names none and there is no NPU.
 pub const SIMULATED: &str = "mock:aie2p";
+/// llama.cpp counts keys in steps of so many, and makes contexts of whole steps.
+pub const KEY_STEP: usize = 256;
 
 /// A model and where it is to run.
 #[derive(Debug, Args)]
@@ -25,6 +30,12 @@ pub struct Subject {
     /// The device, as `ggml-hsa devices` lists them [default: the first that a run would use]
     #[arg(long, value_name = "URI")]
     device: Option<String>,
+    /// The program of llama.cpp that builds the graphs [default: llama-server, in the folders of PATH]
+    #[arg(long, value_name = "FILE")]
+    llama_server: Option<PathBuf>,
+    /// libggml-hsa.so, or a folder that has it [default: beside this program, else in ../lib or up to three folders below]
+    #[arg(long, value_name = "PATH")]
+    library: Option<PathBuf>,
 }
 
 /// llama.cpp's `-fa`.
@@ -36,10 +47,30 @@ pub enum FlashAttention {
     Off,
 }
 
+/// The context that llama.cpp makes of one of `tokens`, and the most tokens of a batch there that is to have at most `batch`: llama-server
+/// leaves the last place free.
+pub fn places(tokens: usize, batch: usize) -> (usize, usize) {
+    let context = tokens.next_multiple_of(KEY_STEP);
+    (context, batch.min(tokens).min(context - 1))
+}
+
+/// What llama.cpp is to be told of a model, with the meaning that [`Start`] gives it.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    /// Tokens of the context.
+    pub context: usize,
+    /// Tokens that are computed at once at most.
+    pub batch: usize,
+    /// Whether attention is one operation.
+    pub flash: bool,
+    /// Whether the model continues no text.
+    pub embeds: bool,
+}
+
 /// What [`Subject`] names, opened.
 pub struct Opened {
     /// The model.
-    pub model: Model,
+    pub model: ModelFile,
     /// The device.
     pub device: Arc<dyn Device>,
     /// The settings.
@@ -57,8 +88,7 @@ impl Subject {
         problems.iter().for_each(complain);
         // Looking at a model empties no cache.
         config.cache_clear = false;
-        let file = ModelFile::open(&self.model).map_err(|cause| cause.to_string())?;
-        let model = Model::find(&file).map_err(|cause| format!("{}: {cause}", self.model.display()))?;
+        let model = ModelFile::open(&self.model).map_err(|cause| cause.to_string())?;
         let (arches, problems) = ArchRegistry::from_environment();
         problems.iter().for_each(complain);
         let uri = match &self.device {
@@ -71,16 +101,34 @@ impl Subject {
     }
 
     /// Tokens of the context. Says when they are more than the model was trained for, as llama.cpp does.
-    pub fn context(&self, model: &Model) -> usize {
-        let trained = model.hyper.context;
-        let Some(asked) = self.ctx else { return trained };
+    ///
+    /// # Errors
+    /// The file does not say how many that are.
+    pub fn context(&self, model: &ModelFile) -> Result<usize, String> {
+        let trained = model.context().map_err(|cause| format!("{}: {cause}", self.model.display()))?;
+        let Some(asked) = self.ctx else { return Ok(trained) };
         let context = asked as usize;
         if context > trained {
             complain(&format!(
                 "note: --ctx {asked}: the model was trained for {trained} tokens, and may write nonsense behind them"
             ));
         }
-        context
+        Ok(context)
+    }
+
+    /// Starts llama.cpp with the model, for a device of the generation `arch`.
+    ///
+    /// # Errors
+    /// The program or the library is not found, or the model cannot be loaded.
+    pub fn start(&self, environment: &Environment, arch: &str, wanted: Wanted) -> Result<Server, String> {
+        let program = self.llama_server.as_deref().unwrap_or(Path::new("llama-server"));
+        let program = find(program, environment)
+            .map_err(|cause| format!("llama.cpp builds the graphs: {cause}; --llama-server FILE names it"))?;
+        // The program may be a script that goes elsewhere.
+        let model = std::path::absolute(&self.model).map_err(|cause| format!("{}: {cause}", self.model.display()))?;
+        let Wanted { context, batch, flash, embeds } = wanted;
+        let library = vec![backend(self.library.as_deref())?];
+        Start { program: &program, library, arch, model: &model, context, batch, flash, embeds }.run()
     }
 }
 

@@ -1,6 +1,6 @@
 //! `ggml-hsa prebuild`: makes and caches the kernels that a model needs, so that a run compiles nothing.
 
-use crate::model::{FlashAttention, Opened, Subject};
+use crate::model::{FlashAttention, KEY_STEP, Opened, Subject, Wanted, places};
 use crate::output::{complain, counted, json, say};
 use aie_hal::{Device, Environment};
 use aie_jit_iron::settings::GGML_HSA_KERNEL_CACHE_DIR;
@@ -10,8 +10,8 @@ use clap::Args;
 use ggml_hsa::config::Config;
 use ggml_hsa::kernels::kernel_store::KernelStores;
 use ggml_hsa_cli::explain::planning::plan;
-use ggml_hsa_cli::model::Model;
-use ggml_hsa_cli::model::graph::{Batch, Cache, KEY_STEP};
+use ggml_hsa_cli::llama_cpp::{Batch, GraphSource};
+use ggml_hsa_cli::model::ModelFile;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -31,12 +31,12 @@ use std::sync::{Arc, Mutex, PoisonError};
   ggml-hsa prebuild model.gguf --prompt 1-64 --flash-attention on      for short prompts only
   ggml-hsa prebuild model.gguf --dry-run --json
 
-Kernels have fixed shapes. Made are those of a decoded token at every length of the context, of whole batches of a prompt at every
+llama.cpp has to be installed: its llama-server builds the graphs, and nothing is computed. Kernels have fixed shapes. Made are those of a decoded token at every length of the context, of whole batches of a prompt at every
 length, and of first batches of the lengths that --prompt names. What continues a conversation in a batch of another length is
 not among them, and is compiled when it comes.
 
-Exit code: 0 when all kernels exist, 1 when some cannot be made or cached or parts of the model are not known, 2 when the command line, the
-model or the device cannot be used.")]
+Exit code: 0 when all kernels exist, 1 when some cannot be made or cached, 2 when the command line, the model, the device or
+llama.cpp cannot be used.")]
 pub struct PrebuildArguments {
     #[command(flatten)]
     subject: Subject,
@@ -99,8 +99,6 @@ struct Report {
     lost: usize,
     /// Why the first of these was not kept.
     lost_because: Option<String>,
-    /// What was assumed or left out of the model.
-    reservations: Vec<String>,
 }
 
 impl Report {
@@ -133,7 +131,6 @@ pub fn run(arguments: &PrebuildArguments) -> ExitCode {
     if arguments.json {
         json(&report);
     } else {
-        report.reservations.iter().for_each(|reservation| complain(&format!("note: {reservation}")));
         report.failures().for_each(|failure| complain(&failure));
         let verb = if arguments.dry_run { "to be made" } else { "made" };
         let Report { kernels, existed, made, failed, lost, .. } = &report;
@@ -150,21 +147,16 @@ pub fn run(arguments: &PrebuildArguments) -> ExitCode {
             ));
         }
     }
-    if report.failed.is_empty() && report.lost == 0 && report.reservations.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if report.failed.is_empty() && report.lost == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn prebuilt(arguments: &PrebuildArguments) -> Result<Report, String> {
     let environment = Environment::process();
     let Opened { model, device, mut config } = arguments.subject.open(environment, None)?;
-    let context = arguments.subject.context(&model);
-    let most = context.min(arguments.batch as usize);
+    let (context, most) = places(arguments.subject.context(&model)?, arguments.batch as usize);
     if *arguments.prompt.0.start() > most {
         return Err(format!(
-            "--prompt {}: a batch has at most {most} tokens, the smaller of --batch and the context",
+            "--prompt {}: a batch has at most {most} tokens, the smaller of --batch and the context without the token behind it",
             arguments.prompt
         ));
     }
@@ -172,11 +164,11 @@ fn prebuilt(arguments: &PrebuildArguments) -> Result<Report, String> {
     config.jit.policy = JitPolicy::Eager;
     let foresight = KernelStores::foreseeing(&config, environment);
     let foresight = foresight.of(&*device).map_err(|cause| cause.to_string())?;
-    let failed = foresee(arguments, &model, context, &device, &foresight, &config)?;
+    let failed = foresee(arguments, &model, (context, most), &device, &foresight, (&config, environment))?;
     let missed = foresight.missed();
     let found = foresight.counters();
     let given = found.embedded + found.directory + found.cache;
-    let mut report = Report { reservations: model.reservations(), ..Report::default() };
+    let mut report = Report::default();
     let wanted: Vec<_> = missed.into_iter().filter(|missed| missed.reason == "compiled").collect();
     report.existed = usize::try_from(given).unwrap_or(usize::MAX);
     report.kernels = report.existed + wanted.len() + failed.len();
@@ -224,46 +216,61 @@ fn bar(length: usize, what: &'static str) -> ProgressBar {
     }
 }
 
-/// The batches whose kernels are made.
-fn batches(arguments: &PrebuildArguments, context: usize, flash: bool) -> Vec<Batch> {
-    let cache = Cache::new(context, arguments.batch as usize, flash);
-    let whole = cache.reserved;
-    let steps = (0..cache.size).step_by(KEY_STEP);
-    let decoded = steps.clone().map(|past| Batch::new(1, past, cache));
-    let prompt = steps.filter(|past| past + whole <= cache.size).map(|past| Batch::new(whole, past, cache));
-    let first = arguments.prompt.0.clone().filter(|tokens| *tokens <= whole);
-    decoded.chain(prompt).chain(first.map(|tokens| Batch::new(tokens, 0, cache))).collect()
+/// The batches whose kernels are made, of at most `most` tokens in a context of `context`, in an order in which few need what is before them once more. Keys are counted in steps, so that
+/// only the step decides where a batch begins.
+fn batches(prompt: RangeInclusive<usize>, (context, most): (usize, usize), embeds: bool) -> Vec<Batch> {
+    let first = prompt.filter(|tokens| *tokens <= most).map(|tokens| Batch { tokens, past: 0 });
+    if embeds {
+        return first.collect();
+    }
+    let steps = context / KEY_STEP;
+    let decoded = (0..steps).map(|step| Batch { tokens: 1, past: step * KEY_STEP });
+    // A whole batch begins where another ends: as many rounds as it has steps.
+    let rounds = most.div_ceil(KEY_STEP);
+    let in_round = |round| (round..steps).step_by(rounds);
+    let whole = (0..rounds).flat_map(in_round).filter_map(|step| {
+        let past = (step * KEY_STEP).min((context - 1).checked_sub(most)?);
+        // The last step has room for a whole batch only if that begins a token earlier.
+        (past + KEY_STEP > step * KEY_STEP).then_some(Batch { tokens: most, past })
+    });
+    decoded.chain(whole).chain(first).collect()
 }
 
 /// Has `store` foresee the kernels of all batches; returns those without which an operation runs on the CPU, with the reason.
 fn foresee(
     arguments: &PrebuildArguments,
-    model: &Model,
-    context: usize,
+    model: &ModelFile,
+    (context, most): (usize, usize),
     device: &Arc<dyn Device>,
     store: &Arc<KernelStore>,
-    config: &Config,
+    (config, environment): (&Config, &Environment),
 ) -> Result<BTreeMap<String, String>, String> {
     let switches = match arguments.flash_attention {
         Some(switch) => vec![switch],
         None => vec![FlashAttention::On, FlashAttention::Off],
     };
-    let batches: Vec<Batch> =
-        switches.into_iter().flat_map(|switch| batches(arguments, context, switch == FlashAttention::On)).collect();
-    let bar = bar(batches.len(), "planning batches");
+    let embeds = model.embeds();
+    let batches = batches(arguments.prompt.0.clone(), (context, most), embeds);
+    let bar = bar(switches.len() * batches.len(), "planning batches");
     let mut failed = BTreeMap::new();
-    for batch in batches {
-        let planned = plan(model, batch, device, store, config).map_err(|cause| cause.to_string())?;
-        let counted = planned.context.statistics.operations();
-        for (index, _) in planned.plan.share.operations.iter().filter(|(_, share)| share.host > 0) {
-            let operation = &counted[*index];
-            // Without the switch both forms of attention are planned, and llama.cpp chooses the fused one where it can.
-            let is_needed = arguments.flash_attention.is_some() || batch.cache.flash;
-            if let (Some(_), Some(reason), true) = (&operation.fallback, &operation.host_reason, is_needed) {
-                failed.insert(operation.shape.clone(), reason.clone());
+    for switch in switches {
+        let flash = switch == FlashAttention::On;
+        let wanted = Wanted { context, batch: arguments.batch as usize, flash, embeds };
+        let mut server = arguments.subject.start(environment, &device.info().arch, wanted)?;
+        for batch in &batches {
+            let graphs = server.graphs(*batch)?;
+            let planned = plan(*batch, graphs, device, store, config).map_err(|cause| cause.to_string())?;
+            let counted = planned.context.statistics.operations();
+            for (index, _) in planned.share().operations.iter().filter(|(_, share)| share.host > 0) {
+                let operation = &counted[*index];
+                // Without the switch both forms of attention are planned, and llama.cpp chooses the fused one where it can.
+                let is_needed = arguments.flash_attention.is_some() || flash;
+                if let (Some(_), Some(reason), true) = (&operation.fallback, &operation.host_reason, is_needed) {
+                    failed.insert(operation.shape.clone(), reason.clone());
+                }
             }
+            bar.inc(1);
         }
-        bar.inc(1);
     }
     bar.finish_and_clear();
     Ok(failed)
@@ -302,6 +309,22 @@ fn make(
 mod tests {
     use super::*;
     use rstest::rstest;
+
+    fn begins(batches: &[Batch], tokens: usize) -> Vec<usize> {
+        batches.iter().filter(|batch| batch.tokens == tokens).map(|batch| batch.past).collect()
+    }
+
+    #[test]
+    fn tokens_and_whole_batches_are_planned_at_every_step_of_the_context() {
+        let found = batches(3..=4, (1024, 512), false);
+        assert_eq!(begins(&found, 1), [0, 256, 512, 768]);
+        // Behind each other as far as they have room; the last is one that ends before the last place.
+        assert_eq!(begins(&found, 512), [0, 511, 256]);
+        assert_eq!((begins(&found, 3), begins(&found, 4), found.len()), (vec![0], vec![0], 9));
+        // A whole batch that is nearly the context begins at its beginning only.
+        assert_eq!(begins(&batches(1..=1, (256, 255), false), 255), [0]);
+        assert_eq!(batches(2..=9, (512, 8), true).len(), 7);
+    }
 
     #[rstest]
     #[case("5", Some(5..=5))]

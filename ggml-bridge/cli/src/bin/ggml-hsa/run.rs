@@ -3,19 +3,18 @@
 //! Signals are passed on, and the end is the program's own. With `--quiet` it becomes that program, and there is nothing between.
 
 mod account;
-mod child;
 
 use crate::output::complain;
+use crate::program::find;
 use crate::surroundings::Choice;
 use account::Account;
 use aie_hal::Environment;
-use child::Child;
 use clap::Args;
-use ggml_hsa::settings::PATH;
+use ggml_hsa_cli::child::{self, Child};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 /// As shells have them.
@@ -57,9 +56,7 @@ pub fn run(arguments: &RunArguments) -> ExitCode {
         }
     };
     let environment = Environment::process();
-    let path = environment.get(&PATH);
-    let folders: Vec<PathBuf> = path.map(|path| std::env::split_paths(path).collect()).unwrap_or_default();
-    let file = match find(Path::new(program), &folders) {
+    let file = match find(Path::new(program), environment) {
         Ok(file) => file,
         Err(cause) => {
             complain(&cause);
@@ -101,27 +98,4 @@ fn run_to_its_end(mut command: Command, account: Account) -> io::Result<ExitCode
     // Before a signal ends this process too.
     drop(account);
     Ok(child::end_like(status))
-}
-
-/// The file of `program`: a path as it is, a name in one of `folders`.
-///
-/// # Errors
-/// What was tried.
-fn find(program: &Path, folders: &[PathBuf]) -> Result<PathBuf, String> {
-    if program.components().count() > 1 || program.is_absolute() {
-        return match program.exists() {
-            true => Ok(program.to_owned()),
-            false => Err(format!("{} does not exist", program.display())),
-        };
-    }
-    let candidates = folders.iter().map(|folder| folder.join(program));
-    candidates.into_iter().find(|file| file.is_file()).ok_or_else(|| {
-        let tried: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
-        format!(
-            "cannot find `{0}`; tried the folders of PATH: {1}; install llama.cpp (Debian: `sudo apt install llama.cpp`), or give \
-             the program's path (`./{0}` for one in this folder)",
-            program.display(),
-            if tried.is_empty() { "none".to_owned() } else { tried.join(", ") }
-        )
-    })
 }

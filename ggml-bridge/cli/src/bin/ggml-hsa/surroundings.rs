@@ -7,7 +7,7 @@ use clap::Args;
 use ggml_hsa::device::drivers;
 use ggml_hsa::settings::{GGML_BACKEND_PATH, GGML_HSA_DEVICES};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What is chosen on the command line.
 #[derive(Debug, Args)]
@@ -21,22 +21,30 @@ pub struct Choice {
     library: Option<PathBuf>,
 }
 
+/// The variable that makes ggml load the library: `given`, or the one that belongs to this program.
+///
+/// # Errors
+/// It is not found, or cannot be loaded.
+pub fn backend(given: Option<&Path>) -> Result<(&'static str, OsString), String> {
+    let program = std::env::current_exe().ok();
+    let folder = program.as_deref().and_then(|program| program.parent());
+    let library = library::find(given, folder).map_err(|cause| cause.to_string())?;
+    match library::defect(&library) {
+        None => Ok((GGML_BACKEND_PATH.name, library.into_os_string())),
+        Some(defect) => Err(format!(
+            "{} cannot be loaded: {defect}; name libggml-hsa.so with --library FILE, or install it again",
+            library.display()
+        )),
+    }
+}
+
 impl Choice {
     /// The variables with their values.
     ///
     /// # Errors
     /// The library is not found, or a device's URI has no meaning to it.
     pub fn variables(&self) -> Result<Vec<(&'static str, OsString)>, String> {
-        let program = std::env::current_exe().ok();
-        let folder = program.as_deref().and_then(|program| program.parent());
-        let library = library::find(self.library.as_deref(), folder).map_err(|cause| cause.to_string())?;
-        if let Some(defect) = library::defect(&library) {
-            return Err(format!(
-                "{} cannot be loaded: {defect}; name libggml-hsa.so with --library FILE, or install it again",
-                library.display()
-            ));
-        }
-        let mut variables = vec![(GGML_BACKEND_PATH.name, library.into_os_string())];
+        let mut variables = vec![backend(self.library.as_deref())?];
         if !self.device.is_empty() {
             let (arches, problems) = ArchRegistry::from_environment();
             problems.iter().for_each(complain);

@@ -4,7 +4,6 @@ use super::markup::escaped;
 use super::page;
 use crate::explain::report::Explanation;
 use crate::explain::tests::explained;
-use crate::model::tests::Made;
 
 /// The tags of a page, checked: each is closed by its own end, in order, and no text has a bare mark. The text inside tags, joined by spaces.
 fn well_formed(page: &str) -> Vec<String> {
@@ -52,7 +51,7 @@ fn told(explanation: &Explanation) -> String {
 #[test]
 fn each_operation_has_the_counts_of_the_report() {
     for device in ["mock:aie2p", "mock:aie2?execute=emulated"] {
-        let (found, _) = explained(Made::new("llama"), device, true);
+        let (found, _) = explained(device, true);
         let page = told(&found);
         let rows: Vec<&str> = page.split("<tr class=\"operation\">").skip(1).collect();
         let operations: Vec<_> = found.passes.iter().flat_map(|pass| &pass.operations).collect();
@@ -79,7 +78,7 @@ fn each_operation_has_the_counts_of_the_report() {
 
 #[test]
 fn pictures_show_each_command_and_each_tile() {
-    let (found, _) = explained(Made::new("llama"), "mock:aie2?execute=emulated", true);
+    let (found, _) = explained("mock:aie2?execute=emulated", true);
     let page = told(&found);
     let grids: Vec<_> = found.passes.iter().flat_map(|pass| &pass.configurations).collect();
     let drawn = grids.iter().filter(|configuration| !configuration.tiles.is_empty()).count();
@@ -107,7 +106,7 @@ fn pictures_show_each_command_and_each_tile() {
 #[test]
 fn names_of_a_file_are_only_text() {
     let hostile = "</title><script>alert('1')</script>\"&\u{0}\u{1b}\u{202e}";
-    let (mut found, _) = explained(Made::new("llama"), "mock:aie2p", true);
+    let (mut found, _) = explained("mock:aie2p", true);
     let clean = told(&found).matches('<').count();
     found.model.name = Some(hostile.to_owned());
     found.model.architecture = hostile.to_owned();

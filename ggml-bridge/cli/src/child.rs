@@ -2,12 +2,15 @@
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, kill_process, setrlimit, waitid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
+use signal_hook::flag::register_conditional_default;
 use signal_hook::iterator::{Handle, Signals};
 use signal_hook::low_level::emulate_default_handler;
 use std::fs;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 
 /// Those that a terminal sends to everyone in its foreground, so to the program too.
@@ -22,18 +25,51 @@ pub struct Child {
     passing: JoinHandle<()>,
 }
 
+/// Whether signals that are passed on to a program do to this process what they do without one.
+fn is_default() -> &'static Arc<AtomicBool> {
+    static IS_DEFAULT: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+    IS_DEFAULT.get_or_init(|| {
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in OF_TERMINALS.iter().chain(&OTHERS) {
+            // One that cannot be had is not passed on either.
+            let _ = register_conditional_default(*signal, Arc::clone(&flag));
+        }
+        flag
+    })
+}
+
 impl Child {
-    /// Starts it. From before that on this process is not ended by the signals that it passes on.
+    /// Starts it. From before that on, until its end, this process is not ended by the signals that it passes on. One program at a time.
     ///
     /// # Errors
     /// It cannot be started.
     pub fn start(mut command: Command) -> io::Result<Self> {
+        is_default().store(false, Ordering::SeqCst);
         let mut signals = Signals::new(OF_TERMINALS.iter().chain(&OTHERS))?;
         let process = command.spawn()?;
         let pid = Pid::from_child(&process);
         let handle = signals.handle();
         let passing = thread::spawn(move || signals.forever().for_each(|signal| pass(signal, pid)));
         Ok(Self { process, pid, signals: handle, passing })
+    }
+
+    /// Whether it has ended.
+    ///
+    /// # Errors
+    /// It cannot be asked.
+    pub fn has_ended(&self) -> io::Result<bool> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        Ok(waitid(WaitId::Pid(self.pid), options)?.is_some())
+    }
+
+    /// Ends it, whatever it does.
+    ///
+    /// # Errors
+    /// As [`Child::wait`].
+    pub fn kill(self) -> io::Result<ExitStatus> {
+        // If it has ended, its end is being waited for.
+        let _ = kill_process(self.pid, Signal::KILL);
+        self.wait()
     }
 
     /// Waits for its end.
@@ -49,6 +85,7 @@ impl Child {
         }
         self.signals.close();
         drop(self.passing.join());
+        is_default().store(true, Ordering::SeqCst);
         self.process.wait()
     }
 }
