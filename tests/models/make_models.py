@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from gguf import GGMLQuantizationType as Type
-from gguf import GGUFWriter, LlamaFileType, TokenType
+from gguf import GGUFWriter, LlamaFileType, PoolingType, TokenType
 from gguf.quants import dequantize, quantize
 
 EMBEDDING = 256
@@ -468,6 +468,25 @@ def gemma3(path):
     model.close()
 
 
+def bert(path):
+    """An encoder: attention to all of the text, learned positions, kinds of tokens, norms behind both parts."""
+    model, blocks = dense(path, "bert", 2, 8, 8)
+    model.writer.add_causal_attention(False)
+    model.writer.add_pooling_type(PoolingType.MEAN)
+    model.writer.add_token_type_count(2)
+    model.matrix("token_embd.weight", VOCABULARY, EMBEDDING, Type.F16)
+    model.vector("token_types.weight", 2, EMBEDDING)
+    model.vector("position_embd.weight", CONTEXT, EMBEDDING)
+    model.full_norm("token_embd_norm")
+    for block in blocks:
+        model.attention(block, 8, 8, 32, Type.Q8_0, biases=True)
+        model.vector(f"{block}.attn_output.bias", EMBEDDING)
+        model.full_norm(f"{block}.attn_output_norm")
+        model.plain_feed_forward(block, Type.Q4_0, biases=True)
+        model.full_norm(f"{block}.layer_output_norm")
+    model.close()
+
+
 MODELS = {
     "qwen3": qwen3,
     "qwen2": qwen2,
@@ -489,6 +508,7 @@ GRAPHS = {
     "starcoder": starcoder,
     "cohere2": cohere2,
     "gemma3": gemma3,
+    "bert": bert,
 }
 
 

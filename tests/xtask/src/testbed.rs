@@ -66,7 +66,7 @@ pub struct Testbed {
     pub stamp: Stamp,
     platform: Platform,
     /// The folder with ggml's backends.
-    backends: PathBuf,
+    pub backends: PathBuf,
 }
 
 #[derive(Debug, Clone, Copy)]

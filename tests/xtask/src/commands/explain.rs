@@ -2,7 +2,8 @@
 //!
 //! Stock `llama-bench` computes one prompt, or decodes a few tokens, in a context of just that many. What the library counts then
 //! has to be what the program says beforehand, operation by operation: dispatches, host calls, bytes, multiply-accumulates, who makes
-//! the kernel; and in all: fused nodes, conversions, chains. Nothing is compared that is not equal to the last one.
+//! the kernel; and in all: fused nodes, conversions, chains. Nothing is compared that is not equal to the last one. The same run on a
+//! device that only plans has to count the same, too.
 
 use super::models::making;
 use crate::generation::{self, Request};
@@ -16,6 +17,9 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -26,9 +30,29 @@ const PROMPT: usize = 5;
 const DECODED: usize = 3;
 /// Tokens of the context of an ordinary run: so few that no token needs another graph than the one before.
 const CONTEXT: usize = 256;
-/// Families beside the demonstration's; those that `explain` says it was checked for.
-const FAMILIES: [&str; 11] =
-    ["qwen2", "qwen3", "baichuan", "bloom", "falcon", "jais", "olmo", "refact", "starcoder", "cohere2", "gemma3"];
+/// Families beside the demonstration's: dense ones, mixtures of experts, recurrent and hybrid ones, and an encoder.
+const FAMILIES: [&str; 17] = [
+    "qwen2",
+    "qwen3",
+    "baichuan",
+    "bloom",
+    "falcon",
+    "jais",
+    "olmo",
+    "refact",
+    "starcoder",
+    "cohere2",
+    "gemma3",
+    "qwen3moe",
+    "gpt-oss",
+    "mamba2",
+    "falcon-h1",
+    "qwen3next",
+    ENCODER,
+];
+
+/// The one that continues no text.
+const ENCODER: &str = "bert";
 
 /// Of them, those with layers that see a window of the text only.
 const WINDOWED: [&str; 2] = ["cohere2", "gemma3"];
@@ -109,12 +133,17 @@ pub fn run(args: &ExplainArgs, options: &Options) -> Result<()> {
     let mut models = vec![demo.clone()];
     models.extend(making::ensure(&FAMILIES, &session.testbed, options.offline)?);
     models.extend(args.model.as_deref().map(|model| session.model(Some(model))).transpose()?);
-    let rig = Rig { program, session };
+    let folder = tempfile::tempdir()?;
+    let server = script(&session, folder.path())?;
+    let rig = Rig { program, server, session };
     let mut steps = Steps::default();
     for model in &models {
         let name = model.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         for flash in [true, false] {
             for (pass, tokens) in [("prefill", PROMPT), ("decode", DECODED)] {
+                if name == ENCODER && pass == "decode" {
+                    continue;
+                }
                 let title = format!("{name}: {pass}, flash attention {}", on_or_off(flash));
                 steps.check(&title, || rig.compare(model, pass, tokens, flash));
             }
@@ -142,8 +171,23 @@ fn has_windows(model: &Path) -> bool {
     model.file_stem().is_some_and(|name| WINDOWED.iter().any(|known| name == *known))
 }
 
+/// A program that starts the testbed's `llama-server`, which needs a loader, from its folder of backends.
+fn script(session: &Session, folder: &Path) -> Result<PathBuf> {
+    let testbed = &session.testbed;
+    let quoted = |word: &OsStr| format!("'{}'", word.to_string_lossy().replace('\'', r"'\''"));
+    let line = testbed.line(&testbed.program("llama-server")?, None);
+    let words: Vec<String> = line.iter().map(|word| quoted(word)).collect();
+    let text = format!("#!/bin/sh\ncd {} && exec {} \"$@\"\n", quoted(testbed.backends.as_os_str()), words.join(" "));
+    let path = folder.join("llama-server");
+    fs::write(&path, text)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    Ok(path)
+}
+
 struct Rig {
     program: PathBuf,
+    /// Starts the testbed's `llama-server`.
+    server: PathBuf,
     session: Session,
 }
 
@@ -156,10 +200,16 @@ impl Rig {
         command
     }
 
+    /// Names llama.cpp and the library.
+    fn add_llama(&self, command: &mut Command) {
+        command.arg("--llama-server").arg(&self.server).arg("--library").arg(&self.session.library);
+    }
+
     fn explain(&self, model: &Path, context: usize, flash: bool, more: &[&str]) -> Result<Explanation> {
         let folder = tempfile::tempdir()?;
         let mut command = self.program(&folder.path().join("cache"));
         command.arg("explain").arg(model).args(["--json", "--ctx", &context.to_string()]);
+        self.add_llama(&mut command);
         command.args(["--flash-attention", on_or_off(flash)]).args(more);
         let end = process::run(&mut command, LIMIT)?;
         ensure!(end.success(), "explain: {}; its output:\n{}", end.describe(), end.last_lines(8));
@@ -198,18 +248,42 @@ impl Rig {
     }
 
     fn compare(&self, model: &Path, pass: &str, tokens: usize, flash: bool) -> Result<String> {
-        let explanation = self.explain(model, tokens, flash, &[])?;
+        let prompt = tokens.to_string();
+        let more = if pass == "prefill" { vec!["--prompt", &prompt] } else { Vec::new() };
+        let explanation = self.explain(model, tokens, flash, &more)?;
         let explained = explanation.passes.iter().find(|found| found.name == pass).context("no such pass")?;
-        let run = self.session.run("llama-bench", LIMIT, |command| {
-            command.arg("-m").arg(model).args(["--no-warmup", "-r", "1", "-o", "json"]);
-            let (prompt, decoded) = if pass == "prefill" { (tokens, 0) } else { (0, tokens) };
-            command.args(["-p", &prompt.to_string(), "-n", &decoded.to_string(), "-fa", if flash { "1" } else { "0" }]);
-            generation::set_threads(command, None);
-        })?;
+        let bench = |session: &Session| {
+            session.run("llama-bench", LIMIT, |command| {
+                command.arg("-m").arg(model).args(["--no-warmup", "-r", "1", "-o", "json"]);
+                let (prompt, decoded) = if pass == "prefill" { (tokens, 0) } else { (0, tokens) };
+                command.args([
+                    "-p",
+                    &prompt.to_string(),
+                    "-n",
+                    &decoded.to_string(),
+                    "-fa",
+                    if flash { "1" } else { "0" },
+                ]);
+                if model.file_stem().is_some_and(|name| name == ENCODER) {
+                    command.args(["-embd", "1"]);
+                }
+                generation::set_threads(command, None);
+            })
+        };
+        let run = bench(&self.session)?;
         let device = run.device()?;
         let graphs = if pass == "prefill" { 1 } else { tokens as u64 };
         ensure!(device.graphs.computed == graphs, "{} graphs instead of {graphs}", device.graphs.computed);
-        equal(&expected(explained, graphs), &counted(device))
+        let told = equal(&expected(explained, graphs), &counted(device))?;
+        // A device with parameters of its own can get other kernels than one that only plans.
+        if self.session.device.contains('?') {
+            return Ok(told);
+        }
+        let planning = self.session.with(&self.session.library, &format!("{}?execute=plan", self.session.device));
+        let planned = bench(&planning)?;
+        let [counted, planned] = [device, planned.device()?].map(|device| without_counters(counted(device)));
+        equal(&planned, &counted).context("on a device that only plans")?;
+        Ok(told)
     }
 
     /// Caches of two sizes take turns, and so do layers with a window and without one in each: none may overwrite the kernels of another.
@@ -233,6 +307,7 @@ impl Rig {
         let cache = tempfile::tempdir()?;
         let mut command = self.program(cache.path());
         command.arg("prebuild").arg(model).args(["--json", "--prompt", "1-32"]);
+        self.add_llama(&mut command);
         if let Some(folder) = self.session.library.parent() {
             command.env("GGML_HSA_JIT_WORKER", folder.join(library::WORKER));
         }
@@ -274,8 +349,17 @@ fn expected(pass: &Pass, graphs: u64) -> Counts {
     counts.into_iter().map(|(name, count)| (name, count * graphs)).collect()
 }
 
+/// Those of the device's queue.
+const COUNTERS: [&str; 3] = ["dispatches", "host calls", "chains"];
+
 const SUMS: [&str; 7] =
     ["dispatches", "host calls", "fused dispatches", "fused nodes", "conversions", "bytes of conversions", "chains"];
+
+/// The counts that need nothing to run.
+fn without_counters(mut counts: Counts) -> Counts {
+    counts.retain(|name, _| !COUNTERS.contains(&name.as_str()));
+    counts
+}
 
 fn counted(device: &DeviceStats) -> Counts {
     let mut counts = Counts::new();
@@ -318,7 +402,8 @@ fn equal(expected: &Counts, counted: &Counts) -> Result<String> {
     if !differ.is_empty() {
         bail!("{} of {} counts differ: {}", differ.len(), names.len(), differ.join("; "));
     }
-    Ok(format!("{} counts equal; {} dispatches, {} host calls", names.len(), counted[SUMS[0]], counted[SUMS[1]]))
+    let sum = |name| counted.get(name).copied().unwrap_or(0);
+    Ok(format!("{} counts equal; {} dispatches, {} host calls", names.len(), sum(SUMS[0]), sum(SUMS[1])))
 }
 
 #[cfg(test)]
