@@ -88,7 +88,7 @@ impl Start<'_> {
                 _ => sleep(PAUSE),
             }
         }
-        // What it computed on its own, if anything. What later graphs may have comes with the first.
+        // Skip what it computes by itself when it starts. The nodes that later graphs may have came with that.
         server.foreseen = server.computed()?.iter().flat_map(|graph| graph.foreseen.clone()).collect();
         Ok(server)
     }
@@ -96,7 +96,7 @@ impl Start<'_> {
     fn command(&self, folder: &Path) -> Command {
         let mut command = Command::new(self.program);
         command.arg("-m").arg(self.model).args(["--device", "HSA0", "--no-warmup", "-np", "1"]);
-        // Of the logical batch only the reserved memory depends, and that only where it is less than a batch.
+        // 2048 is llama.cpp's default of the logical batch, which is at least a batch.
         for (option, tokens) in [("-c", self.context), ("-ub", self.batch), ("-b", self.batch.max(2048))] {
             command.args([option, &tokens.to_string()]);
         }
@@ -107,12 +107,12 @@ impl Start<'_> {
         for name in ["LLAMA_API_KEY", "LLAMA_ARG_API_PREFIX", "LLAMA_ARG_SSL_KEY_FILE", "LLAMA_ARG_SSL_CERT_FILE"] {
             command.env_remove(name);
         }
-        // What is said of a run is not of this one.
+        // The user's files and checks of runs are not meant for this one.
         for variable in [&GGML_HSA_STATS, &GGML_HSA_TRACE, &GGML_HSA_REQUIRE_ARRAY] {
             command.env_remove(variable.name);
         }
         command.env("LLAMA_ARG_FLASH_ATTN", if self.flash { "on" } else { "off" });
-        // No memory is looked for, and no batch is cut for copies of the cache.
+        // Options are not fitted to memory, and batches are not split to save copies of the cache.
         command.env("LLAMA_ARG_FIT", "off").env("LLAMA_ARG_CACHE_RAM", "0").env("LLAMA_ARG_CTX_CHECKPOINTS", "0");
         command.envs(self.library.iter().map(|(name, value)| (name, value))).env(GGML_HSA.name, "on");
         command.env(GGML_HSA_DEVICES.name, format!("{}:{}?execute=plan", aie_driver_mock::SCHEME, self.arch));
@@ -142,7 +142,7 @@ impl Server {
         self.graphs.computed().map_err(|cause| format!("the graphs of llama-server cannot be read: {cause}"))
     }
 
-    /// Has a prompt of `tokens` tokens computed, of which it knows as many as are in the cache, or none.
+    /// Has a prompt of `tokens` tokens computed. If it `continues`, those in the cache are its beginning.
     fn prompt(&mut self, tokens: usize, continues: bool) -> Result<Vec<Graph>, String> {
         let prompt = vec![TOKEN; tokens];
         let (path, content) = match self.embeds {
