@@ -61,7 +61,7 @@ fn stand_in() {
         _ => include_str!("graphs/plain.jsonl"),
     };
     let [prompt, token] = graphs.lines().collect::<Vec<_>>()[..] else { panic!("{}", graphs.lines().count()) };
-    let mut computed = 0;
+    let (mut computed, mut cached) = (0, 0);
     for stream in UnixListener::bind(after("--host")).unwrap().incoming() {
         let mut stream = BufReader::new(stream.unwrap());
         let mut line = String::new();
@@ -80,14 +80,20 @@ fn stand_in() {
             let tokens = asked["prompt"].as_array().unwrap().len();
             let context: usize = after("-c").parse().unwrap();
             assert!(tokens < context, "{tokens} of {context}");
-            computed = if asked["cache_prompt"] == true { computed } else { 0 };
-            let graph = if tokens == computed + 1 { token } else { prompt };
-            computed = tokens;
+            cached = if asked["cache_prompt"] == true { cached.min(tokens - 1) } else { 0 };
+            computed = tokens - cached;
+            let decoded = asked["n_predict"] == 2;
+            assert!(decoded || asked["n_predict"] == 0);
+            cached = tokens + usize::from(decoded);
             let file = std::env::var("GGML_HSA_GRAPHS").unwrap();
             let mut file = fs::OpenOptions::new().create(true).append(true).open(file).unwrap();
-            writeln!(file, "{graph}").unwrap();
+            writeln!(file, "{}", if computed == 1 { token } else { prompt }).unwrap();
+            if decoded {
+                writeln!(file, "{token}").unwrap();
+            }
         }
-        stream.get_mut().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").unwrap();
+        let answer = serde_json::json!({"timings": {"prompt_n": computed}}).to_string();
+        write!(stream.get_mut(), "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{answer}", answer.len()).unwrap();
     }
 }
 

@@ -25,7 +25,8 @@ pub struct Batch {
 
 /// Who builds the graphs of a model.
 pub trait GraphSource {
-    /// The graphs of `batch`, in their order: one, or several where other devices compute what is between them.
+    /// The graphs of `batch`, in their order: one, or several where other devices compute what is between them. None where llama.cpp does
+    /// not compute such a batch behind others, but all of them once more: some models can go on with a part of their cache only.
     ///
     /// # Errors
     /// Why there are none.

@@ -8,11 +8,12 @@ use super::graphs::Reader;
 use super::http::{Answer, request};
 use super::{Batch, Graph, GraphSource};
 use crate::child::Child;
+use aie_jit_iron::settings::GGML_HSA_KERNEL_CACHE_CLEAR;
 use aie_ops::Node;
 use ggml_hsa::settings::{
     GGML_HSA, GGML_HSA_DEVICES, GGML_HSA_GRAPHS, GGML_HSA_REQUIRE_ARRAY, GGML_HSA_STATS, GGML_HSA_TRACE,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
@@ -25,8 +26,11 @@ use tempfile::TempDir;
 
 /// How often it is asked whether the model is loaded.
 const PAUSE: Duration = Duration::from_millis(20);
-/// A token that every vocabulary has.
-const TOKEN: u32 = 1;
+/// How long drafts of n-grams are. With drafts of a batch llama-server reserves memory for the logits of a whole batch, as other programs do,
+/// and not of one token. Where tensors lie decides what can be fused. Nothing is drafted, as nothing is generated.
+const DRAFT_LENGTH: &str = "--spec-ngram-simple-size-m";
+/// A token that every vocabulary has, and not the first, which is the most likely one where all are zero.
+const TOKEN: u32 = 2;
 /// Lines of its log that an error shows.
 const SHOWN: usize = 12;
 
@@ -58,8 +62,10 @@ pub struct Server {
     graphs: Reader,
     /// What later graphs may have, until the first of them.
     foreseen: Vec<Node>,
-    /// Tokens in its cache.
+    /// Tokens in its cache that the next prompt can go on with.
     placed: usize,
+    /// Graphs of a batch.
+    parts: usize,
     embeds: bool,
 }
 
@@ -77,8 +83,15 @@ impl Start<'_> {
         command.stdin(Stdio::null()).stdout(log.try_clone().map_err(no_place)?).stderr(log);
         let child = Child::start(command).map_err(|cause| format!("{name} cannot be started: {cause}"))?;
         let graphs = Reader::of(folder.path().join("graphs"));
-        let mut server =
-            Server { child: Some(child), folder, graphs, foreseen: Vec::new(), placed: 0, embeds: self.embeds };
+        let mut server = Server {
+            child: Some(child),
+            folder,
+            graphs,
+            foreseen: Vec::new(),
+            placed: 0,
+            parts: 1,
+            embeds: self.embeds,
+        };
         loop {
             if server.child.as_ref().is_none_or(|child| child.has_ended().unwrap_or(true)) {
                 return Err(format!("{name} has ended without loading the model; its last lines:\n{}", server.said()));
@@ -93,6 +106,12 @@ impl Start<'_> {
         Ok(server)
     }
 
+    /// Whether its help names `option`.
+    fn knows(&self, option: &str) -> bool {
+        let output = Command::new(self.program).arg("--help").stdin(Stdio::null()).output();
+        output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(option))
+    }
+
     fn command(&self, folder: &Path) -> Command {
         let mut command = Command::new(self.program);
         command.arg("-m").arg(self.model).args(["--device", "HSA0", "--no-warmup", "-np", "1"]);
@@ -103,13 +122,19 @@ impl Start<'_> {
         command.arg("--host").arg(socket(folder));
         if self.embeds {
             command.arg("--embedding");
+        } else if self.knows(DRAFT_LENGTH) {
+            let length = self.batch.saturating_sub(1).max(1).to_string();
+            command.args(["--spec-type", "ngram-simple", DRAFT_LENGTH, &length]);
         }
         for name in ["LLAMA_API_KEY", "LLAMA_ARG_API_PREFIX", "LLAMA_ARG_SSL_KEY_FILE", "LLAMA_ARG_SSL_CERT_FILE"] {
             command.env_remove(name);
         }
-        // The user's files and checks of runs are not meant for this one.
-        for variable in [&GGML_HSA_STATS, &GGML_HSA_TRACE, &GGML_HSA_REQUIRE_ARRAY] {
+        // The user's files and checks of runs are not meant for this one, and looking at a model empties no cache.
+        for variable in [&GGML_HSA_STATS, &GGML_HSA_TRACE, &GGML_HSA_REQUIRE_ARRAY, &GGML_HSA_KERNEL_CACHE_CLEAR] {
             command.env_remove(variable.name);
+            if let Some(older) = variable.older {
+                command.env_remove(older);
+            }
         }
         command.env("LLAMA_ARG_FLASH_ATTN", if self.flash { "on" } else { "off" });
         // Options are not fitted to memory, and batches are not split to save copies of the cache.
@@ -142,44 +167,75 @@ impl Server {
         self.graphs.computed().map_err(|cause| format!("the graphs of llama-server cannot be read: {cause}"))
     }
 
-    /// Has a prompt of `tokens` tokens computed. If it `continues`, those in the cache are its beginning.
-    fn prompt(&mut self, tokens: usize, continues: bool) -> Result<Vec<Graph>, String> {
+    /// Has a prompt of `tokens` tokens computed, and the first token that it generates, if that is `decoded`. If it `continues`, those in the
+    /// cache are its beginning, as far as the server can use them. Returns the graphs, and how many tokens of the prompt were computed.
+    fn prompt(&mut self, tokens: usize, continues: bool, decoded: bool) -> Result<(Vec<Graph>, usize), String> {
         let prompt = vec![TOKEN; tokens];
         let (path, content) = match self.embeds {
             true => ("/embedding", json!({"content": prompt})),
-            false => ("/completion", json!({"prompt": prompt, "n_predict": 0, "cache_prompt": continues})),
+            false => {
+                // The first token comes with the prompt; that there is a second one is why it is computed.
+                let count = if decoded { 2 } else { 0 };
+                let how = json!({"prompt": prompt, "n_predict": count, "cache_prompt": continues, "temperature": 0, "ignore_eos": true});
+                ("/completion", how)
+            }
         };
-        match request(&self.socket(), path, Some(&content.to_string())) {
-            Ok(Answer { status: 200, .. }) => {}
+        let answer = match request(&self.socket(), path, Some(&content.to_string())) {
+            Ok(Answer { status: 200, content }) => content,
             Ok(Answer { status, content }) => {
                 return Err(format!("llama-server does not compute {tokens} tokens (status {status}): {content}"));
             }
             Err(cause) => {
+                let said = self.said();
                 return Err(format!(
-                    "llama-server ended at a prompt of {tokens} tokens: {cause}; its last lines:\n{}",
-                    self.said()
+                    "llama-server ended at a prompt of {tokens} tokens: {cause}; its last lines:\n{said}"
                 ));
             }
+        };
+        // What is generated is not what the next prompt goes on with.
+        self.placed = if decoded { 0 } else { tokens };
+        let answer: Value = serde_json::from_str(&answer).unwrap_or_default();
+        let computed = answer["timings"]["prompt_n"].as_u64().and_then(|computed| usize::try_from(computed).ok());
+        Ok((self.computed()?, computed.unwrap_or(tokens)))
+    }
+
+    /// Has `past` tokens in the cache.
+    fn advance(&mut self, past: usize) -> Result<(), String> {
+        match past == self.placed {
+            true => Ok(()),
+            false => self.prompt(past, past > self.placed, false).map(drop),
         }
-        self.placed = tokens;
-        self.computed()
     }
 }
 
 impl GraphSource for Server {
     fn graphs(&mut self, Batch { tokens, past }: Batch) -> Result<Vec<Graph>, String> {
-        if past > 0 && past != self.placed {
-            self.prompt(past, past > self.placed)?;
+        let mut graphs = match (tokens, past) {
+            (_, 0) => {
+                let (graphs, _) = self.prompt(tokens, false, false)?;
+                self.parts = graphs.len();
+                graphs
+            }
+            (1, _) => {
+                let (mut graphs, _) = self.prompt(past, past > self.placed, true)?;
+                graphs.split_off(graphs.len().saturating_sub(self.parts.max(1)))
+            }
+            _ => {
+                self.advance(past)?;
+                match self.prompt(past + tokens, true, false)? {
+                    (graphs, computed) if computed == tokens => graphs,
+                    _ => return Ok(Vec::new()),
+                }
+            }
+        };
+        if graphs.is_empty() {
+            let said = self.said();
+            return Err(format!(
+                "llama-server gives the device nothing of the model to compute; its last lines:\n{said}"
+            ));
         }
-        let mut graphs = self.prompt(past + tokens, past > 0)?;
         if let (Some(first), false) = (graphs.first_mut(), self.foreseen.is_empty()) {
             Arc::make_mut(first).foreseen.append(&mut self.foreseen);
-        }
-        if graphs.is_empty() {
-            return Err(format!(
-                "llama-server gives the device nothing of the model to compute; its last lines:\n{}",
-                self.said()
-            ));
         }
         Ok(graphs)
     }

@@ -95,7 +95,8 @@ fn explained(arguments: &ExplainArguments) -> Result<Explanation, String> {
     let store = stores.of(&*device).map_err(|cause| cause.to_string())?;
     let flash = arguments.flash_attention == FlashAttention::On;
     let embeds = model.embeds();
-    let mut server = subject.start(environment, &device.info().arch, Wanted { context, batch, flash, embeds })?;
+    let mut server =
+        subject.start(environment, &device.info().arch, Wanted { context: tokens, batch, flash, embeds })?;
     // The server leaves the last place of its context free; with a token less the graph is the same.
     let past = asked.min(context - 2);
     let question = Question { context, past, prompt, flash, embeds };

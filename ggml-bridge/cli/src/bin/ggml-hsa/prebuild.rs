@@ -153,7 +153,8 @@ pub fn run(arguments: &PrebuildArguments) -> ExitCode {
 fn prebuilt(arguments: &PrebuildArguments) -> Result<Report, String> {
     let environment = Environment::process();
     let Opened { model, device, mut config } = arguments.subject.open(environment, None)?;
-    let (context, most) = places(arguments.subject.context(&model)?, arguments.batch as usize);
+    let tokens = arguments.subject.context(&model)?;
+    let (_, most) = places(tokens, arguments.batch as usize);
     if *arguments.prompt.0.start() > most {
         return Err(format!(
             "--prompt {}: a batch has at most {most} tokens, the smaller of --batch and the context without the token behind it",
@@ -164,7 +165,7 @@ fn prebuilt(arguments: &PrebuildArguments) -> Result<Report, String> {
     config.jit.policy = JitPolicy::Eager;
     let foresight = KernelStores::foreseeing(&config, environment);
     let foresight = foresight.of(&*device).map_err(|cause| cause.to_string())?;
-    let failed = foresee(arguments, &model, (context, most), &device, &foresight, (&config, environment))?;
+    let failed = foresee(arguments, &model, (tokens, most), &device, &foresight, (&config, environment))?;
     let missed = foresight.missed();
     let found = foresight.counters();
     let given = found.embedded + found.directory + found.cache;
@@ -240,7 +241,7 @@ fn batches(prompt: RangeInclusive<usize>, (context, most): (usize, usize), embed
 fn foresee(
     arguments: &PrebuildArguments,
     model: &ModelFile,
-    (context, most): (usize, usize),
+    (tokens, most): (usize, usize),
     device: &Arc<dyn Device>,
     store: &Arc<KernelStore>,
     (config, environment): (&Config, &Environment),
@@ -250,15 +251,20 @@ fn foresee(
         None => vec![FlashAttention::On, FlashAttention::Off],
     };
     let embeds = model.embeds();
+    let (context, _) = places(tokens, arguments.batch as usize);
     let batches = batches(arguments.prompt.0.clone(), (context, most), embeds);
     let bar = bar(switches.len() * batches.len(), "planning batches");
     let mut failed = BTreeMap::new();
     for switch in switches {
         let flash = switch == FlashAttention::On;
-        let wanted = Wanted { context, batch: arguments.batch as usize, flash, embeds };
+        let wanted = Wanted { context: tokens, batch: arguments.batch as usize, flash, embeds };
         let mut server = arguments.subject.start(environment, &device.info().arch, wanted)?;
         for batch in &batches {
             let graphs = server.graphs(*batch)?;
+            bar.inc(1);
+            if graphs.is_empty() {
+                continue;
+            }
             let planned = plan(*batch, graphs, device, store, config).map_err(|cause| cause.to_string())?;
             let counted = planned.context.statistics.operations();
             for (index, _) in planned.share().operations.iter().filter(|(_, share)| share.host > 0) {
@@ -269,7 +275,6 @@ fn foresee(
                     failed.insert(operation.shape.clone(), reason.clone());
                 }
             }
-            bar.inc(1);
         }
     }
     bar.finish_and_clear();
