@@ -1,7 +1,7 @@
 //! A device that has memory of its own, and runs behind the caller.
 //!
-//! It sees what the host wrote only when that was written back, and the host sees what it wrote only after an invalidate. Lines that
-//! the host has written, and not written back before a chain runs, are evicted behind it, over the results. Chains run when they are
+//! It sees what the host wrote only when that was written back, and the host sees what it wrote only after an invalidate, both by whole
+//! lines. Lines that the host has written, and not written back before a chain runs, are evicted behind it, over the results. Chains run when they are
 //! waited for, and not before: what the host does too early, or forgets, gives wrong bytes.
 
 use super::CpuAgent;
@@ -10,6 +10,7 @@ use aie_device_memory::Span;
 use aie_hal::MemoryPool;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What the device's memory holds before anything was written back.
@@ -48,9 +49,10 @@ struct View {
 }
 
 impl View {
-    /// Writes the host's dirty lines over what the device has left.
-    fn evict(&mut self, host: &[u8]) {
-        let lines = self.device.chunks_mut(LINE).zip(self.clean.chunks_mut(LINE)).zip(host.chunks(LINE));
+    /// Writes the host's dirty lines, of those of `range`, over what the device has left.
+    fn evict(&mut self, host: &[u8], range: Range<usize>) {
+        let (device, clean) = (&mut self.device[range.clone()], &mut self.clean[range.clone()]);
+        let lines = device.chunks_mut(LINE).zip(clean.chunks_mut(LINE)).zip(host[range].chunks(LINE));
         for ((device, clean), host) in lines.filter(|((_, clean), host)| clean != host) {
             device.copy_from_slice(host);
             clean.copy_from_slice(host);
@@ -78,27 +80,36 @@ impl ApartAgent {
         let result = self.inner.start(context, &chain).map(drop);
         for ((address, view), host) in state.views.iter_mut().zip(host) {
             view.device = self.inner.exchange(*address, &host);
-            view.evict(&host);
+            view.evict(&host, 0..host.len());
         }
         state.ended.insert(number, result);
     }
 }
 
-impl Caches for ApartAgent {
-    fn write_back(&self, span: Span<'_>) {
+impl ApartAgent {
+    /// Does something with the lines of a span in the host's memory.
+    fn lines(&self, span: Span<'_>, work: impl FnOnce(&mut View, &mut [u8], Range<usize>)) {
         let mut state = self.state.lock();
         let (first, view) = state.views.range_mut(..=span.address()).next_back().expect("data memory of this agent");
-        let range = span.address() - first..span.address() - first + span.length();
-        span.read(&mut view.device[range.clone()]);
-        view.clean[range.clone()].copy_from_slice(&view.device[range]);
+        let start = span.address() - first;
+        let end = (start + span.length()).next_multiple_of(LINE).min(view.device.len());
+        let mut host = self.inner.exchange(*first, &view.device);
+        work(view, &mut host, start - start % LINE..end);
+        self.inner.exchange(*first, &host);
+    }
+}
+
+impl Caches for ApartAgent {
+    fn write_back(&self, span: Span<'_>) {
+        self.lines(span, |view, host, lines| view.evict(host, lines));
     }
 
     fn invalidate(&self, span: Span<'_>) {
-        let mut state = self.state.lock();
-        let (first, view) = state.views.range_mut(..=span.address()).next_back().expect("data memory of this agent");
-        let range = span.address() - first..span.address() - first + span.length();
-        span.writable().expect("memory that is no mapped file").write(&view.device[range.clone()]);
-        view.clean[range.clone()].copy_from_slice(&view.device[range]);
+        self.lines(span, |view, host, lines| {
+            view.evict(host, lines.clone());
+            host[lines.clone()].copy_from_slice(&view.device[lines.clone()]);
+            view.clean[lines.clone()].copy_from_slice(&view.device[lines]);
+        });
     }
 }
 

@@ -1,9 +1,12 @@
 //! Host commands: what is not a dispatch runs here, in the queue's thread.
+//!
+//! On a device that is not coherent a write of the host is one of whole cache lines: what else a line holds is read with it and written
+//! back with it. So a host command that writes waits for chains that write into its lines, and reads these anew before.
 
 use super::Run;
 use crate::backend::DeviceBackend;
 use crate::backend::objects::{BufferRange, buffer_range};
-use crate::buffer::Access;
+use crate::buffer::{Access, Buffer};
 use crate::command_list::{BindingTable, BufferRef, Command};
 use crate::error::DeviceError;
 use crate::host_function::{HostFunction, run_guarded};
@@ -11,6 +14,9 @@ use crate::submission_queue::InFlight;
 use aie_device_memory::{Snapshots, Span, Spans, WritableSpan};
 use parking_lot::MutexGuard;
 use std::ops::Range;
+
+/// Bytes of a cache line.
+const LINE: u64 = 64;
 
 /// What is kept between host commands. `reads` and `writes` are the device addresses of the next one.
 #[derive(Debug, Default)]
@@ -34,14 +40,24 @@ impl HostScratch {
         self.reads.clear();
         self.writes.clear();
         for (reference, access) in command.references() {
-            let range = buffer_range(device, submission.bindings(), position, reference)?.device_range();
+            let range = buffer_range(device, submission.bindings(), position, reference)?;
             match access {
-                Access::Read => self.reads.push(range),
-                Access::Write => self.writes.push(range),
+                Access::Read => self.reads.push(range.device_range()),
+                Access::Write if device.state().info.coherent => self.writes.push(range.device_range()),
+                Access::Write => self.writes.push(whole_lines(range).device_range()),
             }
         }
         Ok(())
     }
+}
+
+/// The cache lines of a range, as far as the buffer has them. Device and host address of a buffer begin alike in a line.
+fn whole_lines<B: DeviceBackend>(BufferRange { buffer, offset, length }: BufferRange<'_, B>) -> BufferRange<'_, B> {
+    let Range { start, end } = buffer.device_range(offset, length);
+    let (before, behind) = (start % LINE, end.next_multiple_of(LINE) - end);
+    let first = offset.saturating_sub(before as usize);
+    let end = (offset + length + behind as usize).min(buffer.size());
+    BufferRange { buffer, offset: first, length: end - first }
 }
 
 impl<'a, B: DeviceBackend> Run<'a, B> {
@@ -57,10 +73,11 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         if device.state().info.coherent || !(host_call || B::TRANSFERS_ON_HOST) {
             return self.run_on_host(table, position, command);
         }
-        for (reference, _) in command.references() {
-            let BufferRange { buffer, offset, length } = buffer_range(device, table, position, reference)?;
+        for (reference, access) in command.references() {
+            let range = buffer_range(device, table, position, reference)?;
             // What is written too: bytes that the command leaves alone have to keep what the device wrote.
-            let bytes = device.invalidate_written(&buffer.memory, offset..offset + length);
+            let range = if access == Access::Write { whole_lines(range) } else { range };
+            let bytes = device.invalidate_written(&range.buffer.memory, range.offsets());
             device.state().count(|counters| counters.bytes_invalidated += bytes);
         }
         let result = self.run_on_host(table, position, command);

@@ -4,6 +4,7 @@
 use crate::cpu_agent::rig::*;
 use aie_hal::host_function::{HostFunction, from_fn};
 use aie_hal::{Buffer, BufferRef, CommandListBuilder, Device, Executable};
+use fastrand::Rng;
 use std::sync::Arc;
 
 /// Bytes of a buffer: several cache lines, and not whole ones.
@@ -11,18 +12,6 @@ const BYTES: usize = 200;
 /// Bytes that a command touches.
 const PART: usize = 60;
 const BUFFERS: usize = 4;
-
-/// Repeatable numbers (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 33) as usize % end
-    }
-}
 
 /// A part of one of the buffers.
 #[derive(Clone, Copy, PartialEq)]
@@ -33,8 +22,8 @@ struct Part {
 
 impl Part {
     /// At a multiple of a word, so that fills fit.
-    fn any(random: &mut Random) -> Self {
-        Self { buffer: random.below(BUFFERS), offset: 4 * random.below((BYTES - PART) / 4) }
+    fn any(random: &mut Rng) -> Self {
+        Self { buffer: random.usize(..BUFFERS), offset: 4 * random.usize(..(BYTES - PART) / 4) }
     }
 
     fn of(self, buffers: &[Arc<dyn Buffer>]) -> BufferRef {
@@ -55,7 +44,7 @@ impl Part {
 }
 
 struct Program<'a> {
-    random: Random,
+    random: Rng,
     buffers: &'a [Arc<dyn Buffer>],
     adders: &'a [Arc<dyn Executable>],
     invert: Arc<dyn HostFunction>,
@@ -67,9 +56,9 @@ impl Program<'_> {
     /// Records a command and what it does to the model.
     fn step(&mut self, builder: &mut CommandListBuilder) {
         let (from, to) = (Part::any(&mut self.random), Part::any(&mut self.random));
-        let (buffers, value) = (self.buffers, self.random.below(256) as u8);
+        let (buffers, value) = (self.buffers, self.random.u8(..));
         let source = from.read(&self.model);
-        let result: Vec<u8> = match self.random.below(10) {
+        let result: Vec<u8> = match self.random.usize(..10) {
             0 => {
                 builder.fill(&[value], to.of(buffers)).unwrap();
                 vec![value; PART]
@@ -88,7 +77,7 @@ impl Program<'_> {
                 source.iter().map(|byte| !byte).collect()
             }
             _ => {
-                let number = self.random.below(self.adders.len());
+                let number = self.random.usize(..self.adders.len());
                 builder.dispatch(&self.adders[number], vec![from.of(buffers), to.of(buffers)]).unwrap();
                 source.iter().map(|byte| byte.wrapping_add(number as u8 + 1)).collect()
             }
@@ -110,7 +99,7 @@ fn every_order_of_host_and_device_gives_the_bytes_of_one_after_the_other() {
             Ok(())
         });
         let mut program = Program {
-            random: Random(seed * 0x9e37_79b9),
+            random: Rng::with_seed(seed),
             buffers: &buffers,
             adders: &adders,
             invert,
