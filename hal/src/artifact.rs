@@ -220,7 +220,7 @@ impl KernelArtifact {
         Self { name: name.into(), ..self }
     }
 
-    /// Whether the PDI has a description, be it a damaged one, that a simulated device computes; nobody executes the instructions then.
+    /// Whether the PDI has a description, be it a damaged one, that a simulated device computes; the instructions are not executed then.
     #[must_use]
     pub fn is_description(&self) -> bool {
         Pdi::parse(&self.pdi).is_ok_and(|pdi| !matches!(reference::extract(&pdi.cdo()), Ok(None)))

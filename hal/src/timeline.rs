@@ -25,7 +25,7 @@ pub fn is_on() -> bool {
     tracing::enabled!(target: TARGET, Level::TRACE)
 }
 
-/// When something begins; `None` when nobody wants to know.
+/// When something begins; `None` when nothing is recorded.
 pub fn begin() -> Option<u64> {
     is_on().then(now)
 }

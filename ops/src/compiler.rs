@@ -72,7 +72,7 @@ pub trait KernelCompiler: Send + Sync + Debug {
     fn makes_code(&self) -> bool {
         self.folder().is_empty()
     }
-    /// Whether a kernel takes milliseconds, in this process and without a tool, so that nobody needs to compile in the background
+    /// Whether a kernel takes milliseconds, in this process and without a tool, so that compiling in the background is not needed
     /// or to count on the CPU meanwhile.
     fn is_immediate(&self) -> bool {
         false

@@ -1,4 +1,4 @@
-//! Every row of every table: its words, made from all registers and the ends of all numbers, are its own and nobody else's.
+//! Every row of every table: its words, made from all registers and the ends of all numbers, belong to it alone.
 
 use aie_isa::{Decoded, Instruction, Isa, Kind, Value, Values};
 use rstest::rstest;

@@ -2,7 +2,7 @@
 //!
 //! The table has a design for each operation ([`KernelSource::of`]); entries that name it are checked without the designs at hand.
 //! Any other function is somebody's own and has to be in the folder that `--kernels-dir` names. It computes the operation that
-//! its name or the entry's `operation` says, and otherwise one that nobody but the configuration knows.
+//! its name or the entry's `operation` says, and otherwise one that only the configuration knows.
 
 use super::document::quoted;
 use super::nearest::{nearest, possible, suggestion};

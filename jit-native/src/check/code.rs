@@ -185,7 +185,7 @@ impl<'p> Code<'p> {
                 holds.extend(cycles.map(|cycle| Hold { unit: unit.unit, cycle, weak: unit.weak, doubtful, slot }));
             }
             let (read, write) = (timing.memory_read, timing.memory_write);
-            // What lies on the stack is nobody else's.
+            // What lies on the stack is private to the core.
             let shared = instruction.instruction.access.is_some() && !uses_stack(instruction);
             if let (true, Some(first), Some(last)) = (shared, read.or(write), write.or(read)) {
                 accesses.push(MemoryAccess { first, last, write: write.is_some() });

@@ -158,7 +158,7 @@ fn needs(context: &Context<'_>, blocks: &[Scheduled], time: &Time) -> Result<Vec
         let leaf = group[0].leaf as usize;
         flow(group, time, &mut slots[leaf]);
     }
-    // A write can land in several places: in the next iteration of a loop, or behind it. Where nobody reads the value it lands all
+    // A write can land in several places: in the next iteration of a loop, or behind it. Where the value is unused it lands all
     // the same, and nothing else may be there then, or be read there until it has.
     writes.retain(|(leaf, index, _, at)| {
         let mut unread = false;

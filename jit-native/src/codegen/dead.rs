@@ -1,6 +1,6 @@
 //! What a program computes and never reads.
 //!
-//! Operations without any other effect are taken out. Of those that stay, it is noted which results nobody reads: such a result
+//! Operations without any other effect are taken out. Of those that stay, it is noted which results are unused: such a result
 //! must not be on its way while an older value is still read, or the program would look as if it had missed the new one.
 
 use super::error::CoreError;

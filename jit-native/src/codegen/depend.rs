@@ -119,7 +119,7 @@ fn reaches(op: usize, iteration: u32, rows: &[RowTiming]) -> (Reaches, Reaches) 
     let mut found: Vec<(Leaf, bool, Reach)> = Vec::new();
     for access in rows.iter().flat_map(|row| &row.accesses) {
         let (cycle, bypass) = (i32::from(access.cycle), access.bypass);
-        // What nobody reads must not be on its way while older values are read.
+        // An unused result must not be on its way while older values are read.
         let first = if access.dead { 1 } else { cycle };
         match found.iter_mut().find(|(leaf, write, _)| (*leaf, *write) == (access.leaf, access.write)) {
             Some((.., reach)) => {

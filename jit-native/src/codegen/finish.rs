@@ -296,7 +296,7 @@ fn attempt(
 /// What the checker rejects in a program.
 fn mistakes(program: &CoreProgram) -> Vec<Finding> {
     let report = check(&Program { entries: vec![program.entry], ..Program::new(program.isa, &program.code) });
-    // Results that nobody reads have been left out, so a value that no read gets is one that a read has missed.
+    // Unused results have been left out, so a value that no read gets is one that a read has missed.
     let is_mistake = |finding: &Finding| finding.problem.severity() != Severity::Note || is_never_seen(finding);
     report.findings.into_iter().filter(is_mistake).collect()
 }

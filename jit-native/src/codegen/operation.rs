@@ -75,7 +75,7 @@ pub(super) enum Effect {
 pub(super) struct Op {
     pub rows: Vec<Row>,
     pub effect: Effect,
-    /// Leaves of variables that it writes and nobody reads.
+    /// Leaves of variables that it writes and that are not read.
     pub dead: Vec<(u32, u8)>,
 }
 

@@ -16,7 +16,7 @@ use std::fmt::{self, Display, Formatter, Write as _};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stages {
-    /// What the author has written, on variables, without what nobody reads.
+    /// What the author has written, on variables, without dead code.
     pub source: String,
     /// Blocks of bundles, still on variables: a line for each cycle.
     pub schedule: String,

@@ -15,7 +15,7 @@ pub(super) struct Access {
     pub write: bool,
     pub cycle: u8,
     pub bypass: Option<Bypass>,
-    /// A result that nobody reads.
+    /// An unused result.
     pub dead: bool,
 }
 

@@ -115,7 +115,7 @@ macro_rules! say {
 /// What a shell says of a program that a closed pipe has ended: 128 and the number of SIGPIPE.
 const PIPE_CLOSED: i32 = 141;
 
-/// Prints on standard output. When nobody reads it any more (`| head`), the program ends without a word.
+/// Prints on standard output. When its reader is gone (`| head`), the program ends without a word.
 pub fn put(text: std::fmt::Arguments<'_>) {
     let mut out = io::stdout().lock();
     match written(&mut out, text) {

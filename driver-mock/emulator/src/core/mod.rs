@@ -35,7 +35,7 @@ pub use registers::{Layout, MOST_BYTES};
 use std::sync::Arc;
 
 /// What a core reaches outside of itself. What is not implemented is not there: no memory, no locks, streams without words or space,
-/// events that nobody sees.
+/// events without an observer.
 pub trait Surroundings {
     /// Reads data memory of this tile or a neighbour, at an address as the core sees it.
     fn load(&mut self, address: u32, bytes: &mut [u8]) -> Result<(), Fault> {

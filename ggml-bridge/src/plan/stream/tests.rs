@@ -167,7 +167,7 @@ fn without_scratch_memory_a_graph_fails_and_the_next_tries_again() {
     stream.compute(&graph).unwrap();
 }
 
-/// Pages that nobody may touch, as those of a model that is mapped and not in memory.
+/// Pages that must not be touched, as those of a model that is mapped and not in memory.
 fn untouchable(bytes: usize) -> usize {
     use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
     // SAFETY: the kernel chooses where the mapping is, so that it replaces none. It stays.

@@ -191,7 +191,7 @@ impl Problem {
         Ok(Mask { token: mask.nb[1], batch: mask.nb[3], batches: mask.ne[3], argument: 3 })
     }
 
-    /// What a head multiplies the mask with. Heads beyond the last are those of the last four that nobody wants.
+    /// What a head multiplies the mask with. Heads beyond the last are the unused ones of the last four.
     pub fn slope(&self, head: usize) -> f64 {
         self.bias.map_or(1.0, |bias| f64::from(slope(bias, self.heads, head.min(self.heads - 1))))
     }

@@ -137,7 +137,7 @@ fn f32_becomes_f16_and_bf16(
     let node = node("CPY", tensor(dtype, ne), &[tensor(DataType::F32, ne), tensor(dtype, ne)]);
     let before = vec![0; node.output.span_bytes()];
     let mut input = numbers(1026 * 11);
-    // Which NaN it is is nobody's business, and the reference may give another.
+    // Any NaN will do: the reference may give another.
     for word in input.as_chunks_mut::<4>().0 {
         let bits = u32::from_le_bytes(*word);
         if bits & 0x7FFF_FFFF > 0x7F80_0000 {
