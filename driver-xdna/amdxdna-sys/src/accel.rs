@@ -85,7 +85,7 @@ structures! {
     amdxdna_drm_set_power_mode { power_mode: u8, pad: [u8; 7] }
     /// Version of the firmware.
     amdxdna_drm_query_firmware_version { major: u32, minor: u32, patch: u32, build: u32 }
-    /// What the device has and what of it is in use.
+    /// The device's resources, and which are in use.
     [since "7.0"] amdxdna_drm_get_resource_info {
         npu_clk_max: u64, npu_tops_max: u64, npu_task_max: u64, npu_tops_curr: u64, npu_task_curr: u64,
     }

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_terminal_no_one_is_told() {
+    fn without_a_terminal_nothing_is_shown() {
         let progress = Progress { state: None };
         progress.begin();
         progress.wait_for("ADD");

@@ -96,7 +96,7 @@ fn add_arguments<'a>(spans: &mut Vec<Span<'a>>, bindings: &'a [BufferRef], outpu
     }
 }
 
-/// Dispatches behind each other that can become one.
+/// Adjacent dispatches that can become one.
 #[derive(Debug)]
 pub(super) struct Neighbours<'a, B: DeviceBackend> {
     /// Index of their submission in its batch.

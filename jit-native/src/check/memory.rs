@@ -13,7 +13,7 @@ use std::collections::{BTreeSet, HashMap};
 
 /// Addresses of data memory have 20 bits.
 const ADDRESS: u32 = 0xf_ffff;
-/// Values of a register that are told apart; with more it is no constant.
+/// Values of a register that are distinguished; with more it is no constant.
 const MOST_VALUES: usize = 16;
 
 /// Constants in registers, from what reads get.

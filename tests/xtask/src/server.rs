@@ -25,7 +25,7 @@ pub fn free_port() -> Result<u16> {
 }
 
 impl Server {
-    /// Starts `command`, which has been told to listen on `port`, with its output in a file in `dir`.
+    /// Starts `command`, which listens on `port`, with its output in a file in `dir`.
     pub fn start(name: &str, mut command: Command, port: u16, dir: &Path) -> Result<Self> {
         let log = dir.join(format!("{name}.log"));
         let file = File::create(&log)?;

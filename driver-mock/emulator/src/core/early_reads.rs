@@ -43,7 +43,7 @@ struct Pending {
     bypass: Option<Bypass>,
 }
 
-/// Reader, writer, and what of the register file; the least cycles and how often.
+/// By reader, writer and register port: the fewest cycles between them, and how often.
 type Found = BTreeMap<(u32, u32, Span), (u64, u64)>;
 
 /// What has been recorded.

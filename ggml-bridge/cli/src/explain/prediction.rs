@@ -1,4 +1,4 @@
-//! How long a pass would take, by published costs of others. Each term is told; nothing of it was measured on an NPU.
+//! How long a pass would take, by published costs of others. Each term is shown; nothing of it was measured on an NPU.
 
 use super::report::Operation;
 use aie_hal::Arch;

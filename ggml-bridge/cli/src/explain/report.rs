@@ -1,4 +1,4 @@
-//! What is told of a model on a device.
+//! The report of a model on a device.
 
 use super::contexts::Contexts;
 use super::ordinary_run::OrdinaryRun;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Most bytes of the stream of joined dispatches, as the queue has it.
 const JOINED_STREAM_BYTES: usize = 256 << 10;
 
-/// Commands behind each other that do the same: dispatches of one chain with one configuration, or host calls of one function.
+/// Consecutive commands that do the same: dispatches of one chain with one configuration, or host calls of one function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Stretch {
     /// The chain, counted from 0; `None` for host calls.
@@ -40,7 +40,7 @@ pub struct Configuration {
     pub dispatches: u64,
     /// The tiles it configures, by column and row, and whether a program runs there. Empty for a description.
     pub tiles: BTreeMap<String, TileUse>,
-    /// Why no tiles are told.
+    /// Why no tiles are known.
     pub tiles_unknown: Option<String>,
 }
 

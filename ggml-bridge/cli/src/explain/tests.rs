@@ -105,7 +105,7 @@ fn native_kernels_are_told_from_references() {
     assert!(code.iter().all(|operation| operation.kernel.as_deref() == Some("native")));
 }
 
-/// A graph of `kernels` different ones behind each other, the first of which takes `first` elements.
+/// A graph of `kernels` different ones in sequence, the first of which takes `first` elements.
 fn chain(first: usize, kernels: usize) -> Graph {
     const SIZE: usize = 1 << 20;
     let view = |index: usize, tensor: Tensor| {

@@ -174,7 +174,7 @@ mod tests {
     #[case::causal(&[("attention.causal", MetadataValue::Bool(true)), ("pooling_type", MetadataValue::U32(0))], false)]
     #[case::encoder(&[("attention.causal", MetadataValue::Bool(false))], true)]
     #[case::pooled(&[("pooling_type", MetadataValue::U32(3))], true)]
-    fn models_of_embeddings_are_told(#[case] pairs: &[(&str, MetadataValue)], #[case] expected: bool) {
+    fn models_of_embeddings_are_recognised(#[case] pairs: &[(&str, MetadataValue)], #[case] expected: bool) {
         assert_eq!(with(pairs).embeds(), expected);
     }
 

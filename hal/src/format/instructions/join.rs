@@ -1,4 +1,4 @@
-//! Putting streams behind each other.
+//! Concatenates instruction streams.
 
 use super::{Instruction, InstructionStream, InstructionWriter, address, opcode};
 

@@ -117,7 +117,7 @@ fn what_is_no_number_is_wrong(#[case] value: &str) {
 #[case::hanging("time.sleep(60)", "it took longer than 5 s and was ended")]
 #[case::short("done([1.0])", "the simulator wrote 4 bytes of 64")]
 #[case::none(r#"print('{"done": {"id": 1, "cores": 1, "columns": 1}}')"#, "the simulator left no result")]
-fn failures_are_told(#[case] body: &str, #[case] expected: &str) {
+fn failures_are_reported(#[case] body: &str, #[case] expected: &str) {
     let Verdict::Failed { cause, .. } = verdict(body) else { panic!() };
     assert!(cause.contains(expected), "{cause}");
 }

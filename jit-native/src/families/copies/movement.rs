@@ -2,7 +2,7 @@
 //!
 //! Shim DMAs move words of 32 bits. A copy within a type is one of bytes: an element or a block of quantised elements is a run of
 //! them, and runs that follow each other on both sides are one. The longest runs have to be whole words. A copy from f32 to a
-//! type of 16 bits makes one word of two elements, which may lie anywhere in the source but behind each other in the result.
+//! type of 16 bits makes one word of two elements, which may lie anywhere in the source but are adjacent in the result.
 
 use crate::array::{Dimension, Region};
 use aie_ops::{DataType, Tensor};

@@ -48,7 +48,7 @@ impl Loop {
 /// What a column does in a phase, or a whole node before it is dealt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Walk {
-    /// Elements of the first operand and of the result that lie behind each other.
+    /// Elements of the first operand and of the result that are contiguous.
     pub run: u64,
     /// Elements of the second operand for a run: as many, 1 for one element to be repeated, 0 for none.
     pub b_run: u64,
@@ -61,7 +61,7 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// Merges what lies behind each other in all tensors; loops of one iteration go.
+    /// Merges dimensions that are contiguous in all tensors; loops of one iteration go.
     #[must_use]
     pub fn merged(loops: &[Loop]) -> Vec<Loop> {
         let mut merged: Vec<Loop> = Vec::new();

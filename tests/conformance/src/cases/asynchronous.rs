@@ -108,7 +108,7 @@ pub fn a_failed_wait_ends_no_other(context: &Context) {
     works.iter().filter(|work| work.number != failing).for_each(Work::check);
 }
 
-/// Giving up a wait leaves the work as it is: it runs, and others who wait for it are told.
+/// Giving up a wait leaves the work as it is: it runs, and others that wait for it are woken.
 pub fn a_cancelled_wait_cancels_no_work(context: &Context) {
     let rig = context.fresh();
     let gate = rig.semaphore();

@@ -74,14 +74,14 @@ fn executed(kernel: &KernelRequest, sources: &[&[u8]], artifact: &KernelArtifact
 
 fn print(simulated: &[Simulated], right: usize, out: &mut impl Write) -> io::Result<()> {
     for Simulated { name, arch, verdict, cores, columns, other, .. } in simulated {
-        let (word, text) = told(verdict);
+        let (word, text) = described(verdict);
         let used = match verdict {
             Verdict::Right { .. } | Verdict::Unjudged => format!(", {cores} core(s) of {columns} column(s)"),
             _ => String::new(),
         };
         writeln!(out, "{word} {arch}/{name}: {text}{used}")?;
         if let Some(Other { verdict, beside, .. }) = other {
-            let (word, text) = told(verdict);
+            let (word, text) = described(verdict);
             write!(out, "  native: {word}, {text}")?;
             if let Some(Difference { elements, of, nmse, .. }) = beside {
                 write!(out, "; {elements} of {of} elements differ from the design's, error {nmse:.1e}")?;
@@ -95,7 +95,7 @@ fn print(simulated: &[Simulated], right: usize, out: &mut impl Write) -> io::Res
 }
 
 /// A word and more about a verdict.
-fn told(verdict: &Verdict) -> (&'static str, String) {
+fn described(verdict: &Verdict) -> (&'static str, String) {
     match verdict {
         Verdict::Right { nmse } => ("right", format!("error {nmse:.1e}")),
         Verdict::Unjudged => ("ran", "there is no reference kernel to compare it with".to_owned()),

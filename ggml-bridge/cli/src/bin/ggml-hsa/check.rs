@@ -1,4 +1,4 @@
-//! `ggml-hsa check`: what of a compiled kernel silicon would not forgive, from its files alone.
+//! `ggml-hsa check`: what silicon would reject in a compiled kernel, from its files alone.
 //!
 //! The array's side is the reader of designs; the cores' side is the checker that native kernels go through. Where a stack
 //! lies among buffers needs both.

@@ -43,7 +43,7 @@ use std::process::ExitCode;
   ggml-hsa cache verify --json          the same as JSON, with every byte checked
   ggml-hsa cache prune --max-size 1G    remove unusable kernels, and the oldest beyond 1 GiB
   ggml-hsa disassemble k.pdi k_insts.bin    what a compiled kernel configures: tiles, routes, buffers, locks, code
-  ggml-hsa check k.pdi k_insts.bin      what of it silicon would not forgive
+  ggml-hsa check k.pdi k_insts.bin      what silicon would reject in it
   ggml-hsa dispatch add.pdi add_insts.bin --input a.bin --input b.bin --output 8192:sum.bin
 
 Exit code: 0 when all is well, 1 when something is damaged, failed or could not be removed, 2 when the command line or a file cannot be

@@ -1,4 +1,4 @@
-//! Elements written behind each other. What is open is closed by whoever opened it, and all that is put in is escaped, so that a page is
+//! Writes elements in sequence. What is open is closed by whoever opened it, and all that is put in is escaped, so that a page is
 //! well-formed whatever names a file has.
 
 use std::fmt::Display;

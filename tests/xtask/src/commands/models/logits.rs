@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::fs;
 use std::path::Path;
 
-/// Logits of one run, those of a token behind each other.
+/// Logits of one run, token by token.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Logits {
     pub tokens: Vec<i32>,

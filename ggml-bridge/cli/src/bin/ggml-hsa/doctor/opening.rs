@@ -23,7 +23,7 @@ pub enum Opening {
         uri: String,
         /// What was tried.
         reason: String,
-        /// Whether the library has kernels for it that it uses only when told to.
+        /// Whether the library has kernels for it that it uses only on request.
         has_unused: bool,
     },
     /// It cannot be opened.

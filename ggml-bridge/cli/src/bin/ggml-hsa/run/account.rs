@@ -26,7 +26,7 @@ pub struct Account {
     log: Option<PathBuf>,
 }
 
-/// The part of the statistics that is told.
+/// The part of the statistics that is shown.
 #[derive(Deserialize)]
 struct Statistics {
     devices: Vec<Device>,
@@ -75,7 +75,7 @@ impl Account {
         Ok(Self { folder, program, statistics, before, log })
     }
 
-    /// What the program has to be told.
+    /// Variables that say where the program writes its statistics and its log.
     pub fn variables(&self) -> Vec<(&'static str, OsString)> {
         let mut variables = Vec::new();
         if self.statistics.starts_with(self.folder.path()) {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_kernels_and_speed_are_told() {
+    fn shares_kernels_and_speed_are_shown() {
         let expected = "HSA0 (mock:aie2p): 87.5 % of 8 operations and 90.0 % of the multiply-accumulates on the array; \
             3 kernels compiled";
         assert_eq!(line(ONE, None), expected);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_did_nothing_is_told() {
+    fn a_device_that_did_nothing_is_shown() {
         let idle = ONE.replace("\"array\":7", "\"array\":0").replace("\"host\":1", "\"host\":0");
         assert!(line(&idle, None).starts_with("HSA0 (mock:aie2p): not used"));
         assert!(line(r#"{"devices":[],"store":{"compiled":0}}"#, None).contains("offered no device"));
