@@ -26,12 +26,12 @@ pub struct RunFile {
 }
 
 impl RunFile {
-    /// Reads `NAME=FILE`.
+    /// Reads `NAME=FILE`. A name can have `=` as well, and a file cannot.
     ///
     /// # Errors
     /// When there is no `=`.
     pub fn read(text: &str) -> Result<Self, String> {
-        let (name, file) = text.split_once('=').ok_or("expected a value like `7.2 npu4=run.jsonl`")?;
+        let (name, file) = text.rsplit_once('=').ok_or("expected a value like `7.2 npu4=run.jsonl`")?;
         Ok(Self { name: name.to_owned(), file: file.into() })
     }
 
@@ -187,6 +187,13 @@ fn broken(records: &[Record]) -> impl Iterator<Item = String> + '_ {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_can_have_an_equals_sign() {
+        let RunFile { name, file } = RunFile::read("7.2 addresses=iova=/tmp/16.jsonl").unwrap();
+        assert_eq!((&*name, &*file), ("7.2 addresses=iova", Path::new("/tmp/16.jsonl")));
+        assert!(RunFile::read("7.2").is_err());
+    }
 
     #[test]
     fn scripts_that_break_are_named() {

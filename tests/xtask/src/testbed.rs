@@ -18,12 +18,15 @@ pub mod virtual_machine;
 pub use kernel_headers::KernelHeaders;
 
 use crate::apt::{self, EARLIER, PrivateApt};
+use crate::simulation::quoted;
 use crate::{files, process, workspace};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use stamped::Kind;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -225,6 +228,19 @@ impl Testbed {
 
     fn loader(&self) -> PathBuf {
         self.lib().join(self.platform.loader)
+    }
+
+    /// A shell script in `folder` that starts a program of the testbed, which needs a loader, from the folder of backends: for programs
+    /// that start others by their path.
+    pub fn script(&self, name: &str, folder: &Path) -> Result<PathBuf> {
+        let quoted = |word: &OsStr| quoted(&word.to_string_lossy());
+        let line = self.line(&self.program(name)?, None);
+        let words: Vec<String> = line.iter().map(|word| quoted(word)).collect();
+        let text = format!("#!/bin/sh\ncd {} && exec {} \"$@\"\n", quoted(self.backends.as_os_str()), words.join(" "));
+        let path = folder.join(name);
+        fs::write(&path, text)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+        Ok(path)
     }
 
     pub fn program(&self, name: &str) -> Result<PathBuf> {

@@ -17,9 +17,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -134,7 +132,7 @@ pub fn run(args: &ExplainArgs, options: &Options) -> Result<()> {
     models.extend(making::ensure(&FAMILIES, &session.testbed, options.offline)?);
     models.extend(args.model.as_deref().map(|model| session.model(Some(model))).transpose()?);
     let folder = tempfile::tempdir()?;
-    let server = script(&session, folder.path())?;
+    let server = session.testbed.script("llama-server", folder.path())?;
     let rig = Rig { program, server, session };
     let mut steps = Steps::default();
     for model in &models {
@@ -169,19 +167,6 @@ pub fn run(args: &ExplainArgs, options: &Options) -> Result<()> {
 /// Whether layers of the model see a window of the text only.
 fn has_windows(model: &Path) -> bool {
     model.file_stem().is_some_and(|name| WINDOWED.iter().any(|known| name == *known))
-}
-
-/// A program that starts the testbed's `llama-server`, which needs a loader, from its folder of backends.
-fn script(session: &Session, folder: &Path) -> Result<PathBuf> {
-    let testbed = &session.testbed;
-    let quoted = |word: &OsStr| format!("'{}'", word.to_string_lossy().replace('\'', r"'\''"));
-    let line = testbed.line(&testbed.program("llama-server")?, None);
-    let words: Vec<String> = line.iter().map(|word| quoted(word)).collect();
-    let text = format!("#!/bin/sh\ncd {} && exec {} \"$@\"\n", quoted(testbed.backends.as_os_str()), words.join(" "));
-    let path = folder.join("llama-server");
-    fs::write(&path, text)?;
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
-    Ok(path)
 }
 
 struct Rig {

@@ -307,6 +307,8 @@ impl Rig {
             process::clear_settings(&mut command);
             command.env(CACHE, disk.join("cache")).arg("prebuild").arg(&self.request.model);
             command.args(["--device", &self.session.device, "--prompt", "1-8", "--json"]);
+            let server = self.session.testbed.script("llama-server", self.root.path())?;
+            command.arg("--llama-server").arg(server).arg("--library").arg(&self.session.library);
             let finished = process::run(&mut small_disk::command(&command, &disk, DISK_KIB), LIMIT)?;
             let (code, said) = (finished.status.code(), &finished.stderr);
             ensure!(code == Some(1), "{} and not exit code 1: {said}", finished.describe());
