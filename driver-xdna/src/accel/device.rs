@@ -86,7 +86,7 @@ impl AccelDevice {
         }
     }
 
-    /// As [`AccelDevice::call_error`], for a call that makes memory.
+    /// The error of a call that makes memory: whatever it says, unless the device is lost, there is too little.
     pub fn memory_error(&self, cause: &CallError, what: &str) -> AgentError {
         match self.call_error(cause, what) {
             AgentError::Failed { reason, .. } => AgentError::OutOfMemory(reason),

@@ -13,7 +13,7 @@ impl CoreBuilder {
         self.open.pop().unwrap_or_default()
     }
 
-    /// A loop that runs `count` times. Innermost loops without conditions have the program's [`LoopForm`], and their iterations
+    /// A loop that runs `count` times. Innermost loops without conditions have the program's [`LoopForm`](super::LoopForm), and their iterations
     /// overlap.
     pub fn repeat(&mut self, count: impl Into<Count>, body: impl FnOnce(&mut Self)) {
         let mut count = count.into();
