@@ -13,6 +13,7 @@ use crate::npu::{Rejection, SimulatedNpu};
 use crate::options::Options;
 use crate::reserved::reserved;
 use aie_device_memory::Region;
+use aie_hal::KernelExecutor;
 use aie_hal::artifact::KernelArtifact;
 use aie_hal::backend::{
     Array, ChainFailure, ChainView, CommandOrder, DeviceBackend, DeviceState, HeapContent, OpenDevice,
@@ -20,7 +21,7 @@ use aie_hal::backend::{
 use aie_hal::buffer::{BufferParams, HostMemory, MemoryPool};
 use aie_hal::device::DeviceInfo;
 use aie_hal::error::DeviceError;
-use aie_hal::host_function::{HostFunctionError, KernelExecutor};
+use aie_hal::host_function::HostFunctionError;
 use aie_hal::{Arch, DeviceUri};
 use parking_lot::Mutex;
 use std::ops::Range;

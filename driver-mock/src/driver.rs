@@ -5,11 +5,11 @@ use crate::execution::Execution;
 use crate::npu::compiled::CompiledArray;
 use crate::npu::trace::Trace;
 use crate::options::{DEFAULT_ARCH, Options};
+use aie_hal::KernelExecutor;
 use aie_hal::arch::ArchRegistry;
 use aie_hal::device::Device;
 use aie_hal::driver::{DeviceListing, Driver};
 use aie_hal::error::DriverError;
-use aie_hal::host_function::KernelExecutor;
 use aie_hal::{Arch, DeviceUri};
 use std::sync::Arc;
 

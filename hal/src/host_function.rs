@@ -1,10 +1,10 @@
 //! Code that computes what a kernel computes, on the CPU.
 //!
 //! A [`HostFunction`] is a pure function on bytes. It appears twice: as the body of a host call inside a command list, and as what a
-//! software device runs when it is asked to execute a [`KernelArtifact`]. In the second role a [`KernelExecutor`], given to the
+//! software device runs when it is asked to execute a [`KernelArtifact`](crate::KernelArtifact). In the second role a
+//! [`KernelExecutor`](crate::KernelExecutor), given to the
 //! device from outside, turns the artifact into a kernel, so that drivers need not know any operation.
 
-use crate::artifact::KernelArtifact;
 use std::any::Any;
 use std::fmt::{Debug, Formatter};
 use std::ops::Range;
@@ -118,16 +118,6 @@ pub fn from_fn(
     body: impl Fn(&[&[u8]], &mut [u8]) -> Result<(), HostFunctionError> + Send + Sync + 'static,
 ) -> Arc<dyn HostFunction> {
     Arc::new(FromFn { name: name.into(), inputs, body })
-}
-
-/// Turns artifacts into kernels. Thread-safe.
-pub trait KernelExecutor: Send + Sync + Debug {
-    /// Called once per loaded executable.
-    ///
-    /// # Errors
-    /// [`HostFunctionError::NotExecutable`] with the reason. A simulated device then loads the artifact anyway and lets its
-    /// dispatches time out, as hardware does with a design that never signals.
-    fn prepare(&self, artifact: &KernelArtifact) -> Result<Arc<dyn HostFunction>, HostFunctionError>;
 }
 
 /// Runs a kernel for a driver: one that panics has failed, and its thread continues.

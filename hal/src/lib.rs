@@ -59,6 +59,7 @@ pub mod error;
 pub mod executable;
 pub mod format;
 pub mod host_function;
+pub mod kernel_executor;
 pub mod loaded_pdi;
 #[cfg(any(test, feature = "mock"))]
 pub mod mock;
@@ -83,7 +84,8 @@ pub use driver::{DeviceListing, Driver, DriverRegistry};
 pub use environment::Environment;
 pub use error::{DeviceError, DriverError, SubmitError};
 pub use executable::Executable;
-pub use host_function::{HostFunction, HostFunctionError, KernelExecutor};
+pub use host_function::{HostFunction, HostFunctionError};
+pub use kernel_executor::KernelExecutor;
 pub use process::OwningProcess;
 pub use queue::{Queue, Submission, TimelinePoint};
 pub use semaphore::{Failure, Semaphore, TimelineSemaphore, WaitError};

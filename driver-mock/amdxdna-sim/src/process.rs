@@ -10,7 +10,7 @@ use crate::kfd::Kfd;
 use crate::node::{Descriptors, Device, File, Mappings, Open};
 use crate::settings::{Settings, SettingsError};
 use crate::sysfs::{KFD_NODE, Prefixes, Tree};
-use aie_hal::host_function::KernelExecutor;
+use aie_hal::KernelExecutor;
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, SigmaskHow};
 use std::cell::Cell;

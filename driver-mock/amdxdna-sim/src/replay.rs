@@ -9,7 +9,7 @@ use crate::kernel::KernelVersion;
 use crate::node::{Descriptors, Device, File, MapRequest, Mappings, ioctl};
 use crate::settings::Settings;
 use crate::user_access::UserMemory;
-use aie_hal::host_function::KernelExecutor;
+use aie_hal::KernelExecutor;
 use amdxdna_sys::limits::{DEV_MEM_SIZE, PAGE};
 use amdxdna_sys::recording::{DATA, MMAP, OK, OPEN, POINT, READ, RecordedCall, TIMELINE, USER_MEMORY, WRITE};
 use amdxdna_sys::{amdxdna_drm_va_entry, amdxdna_drm_va_tbl, amdxdna_qos_info, layout};

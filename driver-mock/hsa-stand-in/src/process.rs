@@ -2,7 +2,7 @@
 
 use crate::runtime::Runtime;
 use crate::settings::Settings;
-use aie_hal::host_function::KernelExecutor;
+use aie_hal::KernelExecutor;
 use hsa_sys::*;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use crate::signal::Signal;
 use aie_driver_mock::npu::SimulatedNpu;
 use aie_driver_mock::npu::array::Array;
 use aie_hal::ArchRegistry;
-use aie_hal::host_function::KernelExecutor;
+use aie_hal::KernelExecutor;
 use hsa_sys::*;
 use parking_lot::Mutex;
 use serde_json::{Value, json};

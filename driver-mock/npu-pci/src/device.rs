@@ -13,7 +13,7 @@ use crate::mailbox::{MANAGEMENT, Mailbox, Message};
 use crate::model::Register;
 use crate::settings::Settings;
 use aie_driver_mock::npu::array::Array;
-use aie_hal::host_function::KernelExecutor;
+use aie_hal::KernelExecutor;
 use parking_lot::Mutex;
 use std::fs::File;
 use std::io::{Error, Write};

@@ -8,11 +8,12 @@ use super::fault_plan::CommandFault;
 use super::transaction::{Transaction, WORDS_PER_ARGUMENT};
 use super::{ChainCommand, ContextId, status};
 use aie_device_memory::{Snapshots, Span, WritableSpan};
+use aie_hal::KernelExecutor;
 use aie_hal::arch::Arch;
 use aie_hal::artifact::{ArtifactError, Digest, KernelArtifact};
 use aie_hal::format::instructions::{ARRAY_OFFSET, InstructionStream, TRANSLATED_ARGUMENTS};
 use aie_hal::format::pdi;
-use aie_hal::host_function::{HostFunction, HostFunctionError, KernelExecutor, run_guarded};
+use aie_hal::host_function::{HostFunction, HostFunctionError, run_guarded};
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -326,9 +326,9 @@ mod tests {
         let error = || format!("{:#}", Testbed::open(dir.path()).unwrap_err());
         assert!(error().contains("no testbed in") && error().contains("cargo xtask testbed"), "{}", error());
         let stamp = r#"{"schema":3,"architecture":"amd64","suite":"sid","packages":{}}"#;
-        std::fs::write(dir.path().join(stamped::STAMP), stamp).unwrap();
+        fs::write(dir.path().join(stamped::STAMP), stamp).unwrap();
         assert!(error().contains("no folder backends") && error().contains("--force"), "{}", error());
-        std::fs::create_dir_all(dir.path().join("root/usr/lib/x86_64-linux-gnu/ggml/backends0")).unwrap();
+        fs::create_dir_all(dir.path().join("root/usr/lib/x86_64-linux-gnu/ggml/backends0")).unwrap();
         assert!(error().contains("test-backend-ops") && error().contains("--force"), "{}", error());
     }
 }

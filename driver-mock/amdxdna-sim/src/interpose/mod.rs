@@ -15,7 +15,7 @@ mod files;
 mod status;
 
 pub use crate::process::start;
-pub use aie_hal::host_function::KernelExecutor;
+pub use aie_hal::KernelExecutor;
 pub use descriptors::{close, dup, dup2, dup3, fcntl, ioctl, mmap, munmap};
 pub use exit::{_exit, abort, assert_fail};
 pub use files::{access, faccessat, fopen, open, openat, opendir, readlink, readlinkat, realpath};

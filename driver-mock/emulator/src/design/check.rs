@@ -60,7 +60,7 @@ impl Check<'_> {
                 }
                 let lost = channel.tasks.len().saturating_sub(QUEUE);
                 if lost > 0 && channel.tasks[0].endless {
-                    self.add(position, format!("{} {lost} tasks behind an endless one are lost", name(channel.id)));
+                    self.add(position, format!("{} {lost} tasks behind an endless one are lost", channel.id));
                 }
                 if !channel.tasks.is_empty() {
                     self.fed(position, channel.id);
@@ -125,7 +125,7 @@ impl Check<'_> {
                             }
                         }
                         if let Some((column, row)) = missing {
-                            let (index, channel) = (step.index, name(*channel));
+                            let (index, channel) = (step.index, channel.to_string());
                             let what = format!(
                                 "operation {index} waits for a token of ({column},{row}) {channel}, and no task of the stream sends it"
                             );
@@ -181,7 +181,7 @@ impl Check<'_> {
 
     fn task(&mut self, tile: Position, channel: ChannelId, task: &Task, of: impl Fn(u8) -> Option<Descriptor>) {
         for id in &task.chain {
-            let on = format!("{} runs BD {id}", name(channel));
+            let on = format!("{channel} runs BD {id}");
             let Some(descriptor) = of(*id).filter(|_| has_descriptor(tile.kind, *id)) else {
                 self.add(tile, format!("{on}, which is not written"));
                 continue;
@@ -252,7 +252,7 @@ impl Check<'_> {
         let found = self.routes.iter().any(|route| at(route).tile == tile && at(route).place == place);
         if !found {
             let way = if channel.direction == Direction::MemoryToStream { "no route begins" } else { "no route ends" };
-            let what = format!("{} has a task, and {way} there", name(channel));
+            let what = format!("{channel} has a task, and {way} there");
             if !self.problems.iter().any(|problem| problem.tile == Some(tile) && problem.what == what) {
                 self.add(tile, what);
             }
@@ -269,8 +269,4 @@ pub(super) fn outside(arch: &Arch, address: u64) -> Problem {
     let what =
         format!("{address:#x} is written, which is in no tile of {} (rows 0 to {})", arch.name, arch.array.rows - 1);
     Problem { tile: None, what }
-}
-
-pub(super) fn name(channel: ChannelId) -> String {
-    format!("{} {}", channel.direction, channel.channel)
 }

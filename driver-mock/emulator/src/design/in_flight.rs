@@ -5,7 +5,6 @@
 //! what was put in before. That is less than silicon demands, but it is what published designs rely on. A poll of a tile's register, or
 //! a wait for tokens of any channels, may be for anything, so it ends all that it can.
 
-use super::check::name;
 use super::position::Position;
 use super::stream::Action;
 use super::tile::{ChannelId, Task};
@@ -126,9 +125,8 @@ impl InFlight {
         let is_lost = queue.len() > QUEUE;
         (is_lost && self.said.insert((at.0, at.1, at.2 << 4 | at.3, "queue"))).then(|| {
             let what = format!(
-                "operation {index} pushes task {} of {} before it has waited for an earlier one: the queue holds {QUEUE}, and silicon loses it",
-                queue.len(),
-                name(channel)
+                "operation {index} pushes task {} of {channel} before it has waited for an earlier one: the queue holds {QUEUE}, and silicon loses it",
+                queue.len()
             );
             (tile, what)
         })

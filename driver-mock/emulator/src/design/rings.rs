@@ -15,7 +15,6 @@
 //! - tiles whose DMA the stream configures or starts, and streams that load a PDI or change switches.
 
 use super::Problem;
-use super::check::name;
 use super::position::Position;
 use super::routes::{Place, Route};
 use super::stream::{Action, Stream};
@@ -48,10 +47,9 @@ pub(super) fn unfinished(tiles: &Tiles, routes: &[Route], stream: &Stream) -> Ve
             Direction::MemoryToStream => ("sends", "to"),
         };
         let what = format!(
-            "{} {does} {words} words {towards} {far} {} in a dispatch, which is not a multiple of the {turn} words of its ring of {} BDs: it \
+            "{} {does} {words} words {towards} {far} {other} in a dispatch, which is not a multiple of the {turn} words of its ring of {} BDs: it \
              ends {place} BD {}, number {} of them, and the next dispatch begins there unless the configuration is loaded again",
-            name(channel.id),
-            name(other),
+            channel.id,
             ring.len(),
             ring[at].0,
             at + 1

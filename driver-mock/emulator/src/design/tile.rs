@@ -15,6 +15,7 @@ use aie_hal::format::shim_mux;
 use aie_isa::Isa;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// A tile of the design.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -108,6 +109,12 @@ pub struct ChannelId {
     pub direction: Direction,
     /// Number among those of its direction.
     pub channel: u8,
+}
+
+impl fmt::Display for ChannelId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.direction, self.channel)
+    }
 }
 
 impl From<DmaChannel> for ChannelId {

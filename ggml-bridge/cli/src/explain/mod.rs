@@ -6,6 +6,7 @@
 
 pub mod contexts;
 pub mod html;
+pub mod operation;
 pub mod ordinary_run;
 pub mod paper;
 pub mod planning;

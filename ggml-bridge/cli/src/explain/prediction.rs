@@ -1,6 +1,6 @@
 //! How long a pass would take, by published costs of others. Each term is shown; nothing of it was measured on an NPU.
 
-use super::report::Operation;
+use super::operation::Operation;
 use aie_hal::Arch;
 use aie_hal::arch::Estimate;
 use aie_hal::format::extent::Traffic;

@@ -3,10 +3,11 @@
 use crate::journal::Journal;
 use crate::node::{Device, File, MapRequest, Mappings};
 use crate::settings::Settings;
+use aie_hal::KernelExecutor;
 use aie_hal::artifact::KernelArtifact;
 use aie_hal::format::instructions::{Header, Instruction, InstructionWriter};
 use aie_hal::format::{pdi::Pdi, reference};
-use aie_hal::host_function::{HostFunction, HostFunctionError, KernelExecutor, from_fn};
+use aie_hal::host_function::{HostFunction, HostFunctionError, from_fn};
 use amdxdna_sys::ert::{self, opcode};
 use amdxdna_sys::limits::*;
 use amdxdna_sys::{

@@ -2,9 +2,10 @@
 //!
 //! A check is a small function over a [`Machine`], which is this one or a tree of files in a test: so that every broken
 //! machine that a check is for is a row of a table of tests. What only shows when an NPU is opened is found by opening it, as
-//! the library does ([`opening`]). A [`record`] takes all of this to another machine, where it is [`replay`]ed.
+//! the library does ([`devices`]). A [`record`] takes all of this to another machine, where it is [`replay`]ed.
 
 mod checks;
+mod devices;
 mod finding;
 mod machine;
 mod opening;
@@ -72,7 +73,7 @@ pub fn run(arguments: &DoctorArguments) -> ExitCode {
     }
     let mut machine = Machine::this(arguments.library.clone());
     if !arguments.closed {
-        machine.open = Some(opening::open);
+        machine.open = Some(devices::open);
     }
     let redactor = Redactor::of(&machine);
     let findings = checks::all(&machine);

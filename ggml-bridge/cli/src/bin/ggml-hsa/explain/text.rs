@@ -4,8 +4,9 @@ use crate::output::{Shade, counted, shaded};
 use aie_hal::format::extent::Traffic;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
+use ggml_hsa_cli::explain::operation::Operation;
 use ggml_hsa_cli::explain::ordinary_run::OrdinaryRun;
-use ggml_hsa_cli::explain::report::{Explanation, Operation, Pass, joins_in_words};
+use ggml_hsa_cli::explain::report::{Explanation, Pass, joins_in_words};
 use std::fmt::Write as _;
 
 /// All of it.
