@@ -1,17 +1,17 @@
 //! A kernel on an emulated array, with buffers of the host as its arguments: for tests of kernels, examples and measurements.
 //!
 //! ```no_run
-//! # fn kernel() -> aie_hal::KernelArtifact { unimplemented!() }
 //! use aie_emulator::Harness;
-//! use aie_hal::ArchRegistry;
+//! use aie_hal::{ArchRegistry, KernelArtifact};
 //!
+//! # fn show(kernel: &KernelArtifact) -> Result<(), aie_emulator::HarnessError> {
 //! let arch = ArchRegistry::builtin().get("aie2").unwrap();
-//! let kernel = kernel();
 //! let mut harness = Harness::load(&arch, kernel.pdi())?;
 //! let mut arguments = [vec![1; 256], vec![0; 256]];
-//! let run = harness.run(&kernel, &mut arguments)?;
+//! let run = harness.run(kernel, &mut arguments)?;
 //! println!("{:?} in {} cycles", arguments[1], run.timing.cycles);
-//! # Ok::<(), aie_emulator::HarnessError>(())
+//! # Ok(())
+//! # }
 //! ```
 
 use crate::array::{Array, HostMemory, LoadError, NoHost, Outcome, Report, Rules, Timing, Who};

@@ -323,7 +323,7 @@ mod tests {
     fn tokens_and_whole_batches_are_planned_at_every_step_of_the_context() {
         let found = batches(3..=4, (1024, 512), false);
         assert_eq!(begins(&found, 1), [0, 256, 512, 768]);
-        // Behind each other as far as they have room; the last is one that ends before the last place.
+        // One after the other as far as they have room; the last is one that ends before the last place.
         assert_eq!(begins(&found, 512), [0, 511, 256]);
         assert_eq!((begins(&found, 3), begins(&found, 4), found.len()), (vec![0], vec![0], 9));
         // A whole batch that is nearly the context begins at its beginning only.
