@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail, ensure};
 use std::process::Command;
 
 /// The last commit from before the rule.
-const BEFORE: &str = "80076be9";
+const BEFORE: &str = "80076be8";
 const LONGEST: usize = 72;
 
 /// Judges the commits since the rule. Where the history does not reach back to it, as in a shallow clone, the newest one is judged.
