@@ -14,7 +14,7 @@
 //! # }
 //! ```
 
-use crate::array::{Array, HostMemory, LoadError, NoHost, Outcome, Report, Rules, Timing, Who};
+use crate::array::{Array, HostMemory, LoadError, NoHost, Outcome, Report, Rules, Timing, Waiter, Who};
 use crate::design::{Design, DesignError, Source};
 use aie_hal::format::FormatError;
 use aie_hal::format::instructions::{AddressError, InstructionStream};
@@ -31,6 +31,8 @@ const CYCLE_LIMIT: u64 = 200_000_000;
 pub struct Harness {
     /// The array, for what a run does not say: registers, memory, recordings.
     pub array: Array,
+    /// What waits when nothing is under way: endless chains that the PDI has started.
+    rest: Vec<Waiter>,
 }
 
 /// What one dispatch took.
@@ -80,7 +82,7 @@ pub enum HarnessError {
         /// Who waits for what.
         report: Report,
     },
-    /// The stream is at its end and something other than a core still waits.
+    /// The stream is at its end and something other than a core still waits, or waits at another place than after the load of the PDI.
     #[error("still waiting at the end of the dispatch: {0}")]
     Busy(Report),
 }
@@ -132,7 +134,20 @@ impl Harness {
         let mut array = Array::with_rules(isa, columns, rows, rules);
         array.load(&Pdi::parse(pdi)?, &mut NoHost)?;
         array.set_cycle_limit(CYCLE_LIMIT);
-        Ok(Self { array })
+        let rest = if waiting(&array).is_empty() {
+            Vec::new()
+        } else {
+            array.settle(&mut NoHost).map_err(LoadError::from)?;
+            waiting(&array)
+        };
+        Ok(Self { array, rest })
+    }
+
+    /// What waits between dispatches besides cores: the channels of endless chains that the PDI has started, each at the place where they
+    /// were when nothing had been dispatched yet.
+    #[must_use]
+    pub fn rest(&self) -> &[Waiter] {
+        &self.rest
     }
 
     /// Runs a dispatch of `kernel`, whose PDI has to be the one that was loaded. `arguments` are the buffers of its arguments in
@@ -170,14 +185,21 @@ impl Harness {
             return Err(HarnessError::Deadlock { operation, report });
         }
         self.array.settle(&mut host).map_err(LoadError::from)?;
-        let mut report = self.array.report();
-        report.waiters.retain(|waiter| !matches!(waiter.who, Who::Core { .. }));
-        if !report.waiters.is_empty() {
-            return Err(HarnessError::Busy(report));
+        let mut waiters = waiting(&self.array);
+        if waiters != self.rest {
+            waiters.retain(|waiter| !self.rest.contains(waiter));
+            return Err(HarnessError::Busy(Report { waiters }));
         }
         let (timing, bundles) = (self.array.timing().clone(), self.array.bundles() - before);
         Ok(Run { timing, bundles, operations: stream.operations().count() })
     }
+}
+
+/// What waits besides cores, which wait for the next dispatch.
+fn waiting(array: &Array) -> Vec<Waiter> {
+    let mut waiters = array.report().waiters;
+    waiters.retain(|waiter| !matches!(waiter.who, Who::Core { .. }));
+    waiters
 }
 
 /// What the files of a kernel configure and do, without running them. Its text has the tiles with their locks, descriptors and switches,

@@ -140,6 +140,8 @@ impl ChannelControl {
 
 impl DmaChannel {
     const RESET: u32 = 1 << 1;
+    /// Packet id of a shim's controller.
+    const CONTROLLER: u8 = 15;
 
     /// Channel `channel`: 0 or 1 in a core or shim tile, 0 to 5 in a mem tile.
     ///
@@ -192,6 +194,13 @@ impl DmaChannel {
     #[must_use]
     pub fn configure(self, control: ChannelControl) -> RegisterWrite {
         RegisterWrite::word(self.control(), control.encode())
+    }
+
+    /// Gives its completion tokens the packet id of the tile's controller, by which a shim's switch leads them out of the array.
+    #[must_use]
+    pub fn token_controller(self) -> RegisterWrite {
+        let value = ChannelControl { controller: Self::CONTROLLER, ..ChannelControl::default() }.encode();
+        RegisterWrite::masked(self.control(), ChannelControl::CONTROLLER_MASK, value)
     }
 
     /// Puts the channel into reset, or takes it out of it. `None` for channels of shim tiles, which have no reset.

@@ -2,12 +2,15 @@
 //!
 //! The order is that of mlir-aie's PDIs. First, core by core: the core is stopped, its DMA channels are held in reset while
 //! program and data are written, and released. Then all cores are reset and all locks in use set; then the switches of all tiles are
-//! connected. The cores are enabled last. DMA tasks are not started: that is the dispatch's.
+//! connected. The cores are enabled last. DMA tasks are not started, but for chains without an end
+//! ([`ArrayProgram::chain`](super::ArrayProgram::chain)), whose descriptors are written and started just in front of that: all else is the
+//! dispatch's.
 //!
 //! Whether firmware clears the array for a PDI that follows another one is not known, and circuits of an old configuration are known to
 //! stay where it does not (mlir-aie issue 3578): they would take words of new ones to where nothing takes them. So beyond what mlir-aie
 //! writes, channels of mem tiles are reset, too, and in all tiles that words pass every port that is not used lets none through.
 
+use super::chain::Chain;
 use super::contents::TileContents;
 use super::error::ArrayError;
 use super::grid::Grid;
@@ -15,7 +18,7 @@ use super::route::{Circuit, Stream};
 use super::tile::{End, Tile};
 use aie_hal::format::cdo::CdoBuilder;
 use aie_hal::format::core_control::{self, PROGRAM_MEMORY};
-use aie_hal::format::dma_channel::DmaChannel;
+use aie_hal::format::dma_channel::{DmaChannel, DmaTask};
 use aie_hal::format::lock::Lock;
 use aie_hal::format::register::{RegisterWrite, TileKind};
 use aie_hal::format::stream_switch::{PacketSlot, Port, StreamSwitch};
@@ -65,6 +68,9 @@ pub(super) fn write(
     for column in shims {
         writer.tokens(Tile::new(column, 0))?;
     }
+    for (tile, contents) in tiles {
+        writer.chains(grid.kind(*tile)?, *tile, contents)?;
+    }
     for (tile, _) in cores() {
         writer.register(*tile, core_control::enable(true));
     }
@@ -94,6 +100,9 @@ impl Writer {
             self.register(tile, core_control::enable(false));
             self.reset_channels(kind, tile, true);
             self.block(tile, PROGRAM_MEMORY, program);
+        } else if kind == TileKind::Core && !contents.chains.is_empty() {
+            self.reset_channels(kind, tile, true);
+            self.reset_channels(kind, tile, false);
         }
         for (offset, bytes) in &contents.data {
             self.block(tile, *offset, bytes);
@@ -148,6 +157,21 @@ impl Writer {
         }
         columns.sort_unstable();
         Ok(columns)
+    }
+
+    /// The endless chains of a tile, and where tokens of a shim's channels go.
+    fn chains(&mut self, kind: TileKind, tile: Tile, contents: &TileContents) -> Result<(), ArrayError> {
+        for channel in &contents.controllers {
+            self.register(tile, channel.token_controller());
+        }
+        for (register, words) in contents.chains.iter().flat_map(|chain| &chain.descriptors) {
+            self.0.dma_write(tile.address(*register).into(), words);
+        }
+        for Chain { channel, first, .. } in &contents.chains {
+            let task = DmaTask { descriptor: *first, ..DmaTask::default() };
+            self.register(tile, DmaChannel::new(kind, channel.direction, channel.number)?.start(task)?);
+        }
+        Ok(())
     }
 
     fn tokens(&mut self, shim: Tile) -> Result<(), ArrayError> {

@@ -1,14 +1,16 @@
 //! A finished array program: its PDI, and what dispatches have to know of it.
 
+use super::chain::Chain;
 use super::contents::Parameters;
 use super::error::ArrayError;
 use super::grid::Grid;
 use super::ring::Ring;
 use super::route::{Circuit, Stream};
-use super::tile::{Channel, End, Tile};
+use super::tile::{Channel, End, Key, Tile};
 use aie_hal::KernelArtifact;
 use aie_hal::artifact::ArtifactError;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// An array program with everything placed and routed.
@@ -21,6 +23,10 @@ pub struct Configured {
     pub(super) parameters: BTreeMap<Tile, Parameters>,
     /// The values that locks start with, and that they have between dispatches.
     pub(super) locks: BTreeMap<(Tile, u8), u8>,
+    /// What goes on from dispatch to dispatch.
+    pub(super) chains: Vec<Chain>,
+    /// Channels of shims whose tokens find their way without a word of the dispatch.
+    pub(super) controllers: BTreeSet<Key>,
 }
 
 impl Configured {
@@ -58,6 +64,8 @@ impl Configured {
         if u64::from(end) > limit as u64 {
             return Err(ArrayError::Memory { tile, start: start.into(), end: end.into(), limit });
         }
+        self.check_no_chain(tile, (start, end))?;
+        [ring.empty, ring.full].into_iter().try_for_each(|lock| self.check_no_chain_lock(tile, lock))?;
         match self.parameters.get(&tile) {
             Some(Parameters { offset, words }) if start < offset + 4 * words && *offset < end => {
                 let (used_start, used_end) = (*offset, offset + 4 * words);
@@ -65,6 +73,38 @@ impl Configured {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The chain that the configuration starts at a channel.
+    pub(super) fn chain(&self, channel: Channel) -> Option<&Chain> {
+        self.chains.iter().find(|chain| chain.channel == channel)
+    }
+
+    /// The rings of a tile that chains go through, with the channel of the chain.
+    fn chained_rings(&self, tile: Tile) -> impl Iterator<Item = (Channel, &Ring)> {
+        let chains = self.chains.iter().filter(move |chain| chain.channel.tile == tile);
+        chains.flat_map(|chain| chain.parts.iter().map(|part| (chain.channel, &part.ring)))
+    }
+
+    /// Memory that a dispatch uses has to be of no chain's ring.
+    pub(super) fn check_no_chain(&self, tile: Tile, (start, end): (u32, u32)) -> Result<(), ArrayError> {
+        let mut used = self.chained_rings(tile).map(|(_, ring)| ring.bytes());
+        let overlap = used.find(|(used_start, used_end)| start < *used_end && *used_start < end);
+        overlap.map_or(Ok(()), |(used_start, used_end)| {
+            Err(ArrayError::Overlap { tile, start, end, used_start, used_end })
+        })
+    }
+
+    /// A lock that a dispatch sets has to be of no chain's ring.
+    pub(super) fn check_no_chain_lock(&self, tile: Tile, lock: u8) -> Result<(), ArrayError> {
+        let of = self.chained_rings(tile).find(|(_, ring)| [ring.empty, ring.full].contains(&lock));
+        of.map_or(Ok(()), |(channel, _)| Err(ArrayError::Chained(channel)))
+    }
+
+    /// How many of a pool of descriptors are of chains: its first ones.
+    pub(super) fn chained_descriptors(&self, tile: Tile, pool: &Range<u8>) -> usize {
+        let chains = self.chains.iter().filter(|chain| chain.channel.tile == tile && pool.contains(&chain.first));
+        chains.map(|chain| chain.descriptors.len()).sum()
     }
 
     /// Whether a stream begins or ends at a channel.

@@ -1,6 +1,8 @@
 //! What a tile is configured with.
 
+use super::chain::Chain;
 use super::memory::Memory;
+use aie_hal::format::dma_channel::DmaChannel;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A core's lock that a dispatch sets to 1 to start it; its number in the tile.
@@ -28,4 +30,8 @@ pub(super) struct TileContents {
     pub memory: Memory,
     /// Channels in use, by code of direction and number.
     pub channels: BTreeSet<(u8, u8)>,
+    /// What the configuration starts.
+    pub chains: Vec<Chain>,
+    /// Channels of a shim whose tokens the configuration leads out of the array, by number.
+    pub controllers: Vec<DmaChannel>,
 }

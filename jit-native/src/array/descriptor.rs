@@ -75,6 +75,19 @@ impl Part {
     }
 }
 
+/// How often a channel goes through parts until it is at the same buffers again.
+pub(super) fn round(parts: &[Part]) -> u64 {
+    parts.iter().map(Part::period).fold(1, |a, b| (a / greatest_common_divisor(a, b).max(1)).saturating_mul(b))
+}
+
+pub(super) fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    let (mut x, mut y) = (a, b);
+    while y != 0 {
+        (x, y) = (y, x % y);
+    }
+    x
+}
+
 /// Where a part stands in its chain.
 pub(super) struct Link {
     pub channel: Channel,

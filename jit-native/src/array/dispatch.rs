@@ -9,22 +9,23 @@
 //! oldest one. Tasks of all channels are put in the order in which an even flow gets to them, so that what is waited for never
 //! needs a task that has not been started. For channels whose flow is not even, for example an operand that is read before all
 //! others, see [`Dispatch::transfer_at`].
+//!
+//! What goes through a chain of the configuration ([`ArrayProgram::chain`](super::ArrayProgram::chain)) no phase touches: it has shims
+//! move whole turns of the chains, and then these are at rest where the configuration has put them.
 
+use super::balance;
 use super::configured::Configured;
 use super::contents::GO_LOCK;
-use super::descriptor::{self, Link, Part};
+use super::descriptor::{self, Link, Part, greatest_common_divisor};
 use super::error::ArrayError;
 use super::region::{Region, Run};
 use super::ring::Ring;
-use super::tile::{Channel, End, Tile};
+use super::tile::{Channel, Key, Tile};
 use aie_hal::format::dma_channel::{Direction, DmaChannel, DmaTask};
 use aie_hal::format::instructions::{Instruction, InstructionWriter, Transfer};
 use aie_hal::format::lock::Lock;
 use aie_hal::format::register::{RegisterWrite, TileKind};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// What identifies a channel: its tile, the code of its direction, its number.
-type Key = (Tile, u8, u8);
 
 /// The instruction stream of a dispatch under construction. See [`Configured::dispatch`].
 #[derive(Clone, Debug)]
@@ -134,13 +135,14 @@ impl<'a> Dispatch<'a> {
     /// Writes words into a tile's data memory in front of this phase, for example a table that a shape needs.
     ///
     /// # Errors
-    /// When the tile does not have this memory.
+    /// When the tile does not have this memory, or it is of a ring that a chain of the configuration goes through.
     pub fn write(&mut self, tile: Tile, offset: u32, words: &[u32]) -> Result<&mut Self, ArrayError> {
         let limit = self.configured.grid.limits(tile)?.data_bytes;
         let end = u64::from(offset) + 4 * words.len() as u64;
         if end > limit as u64 {
             return Err(ArrayError::Memory { tile, start: offset.into(), end, limit });
         }
+        self.configured.check_no_chain(tile, (offset, end as u32))?;
         self.phase.parameters.push((tile.address(offset), words.to_vec()));
         Ok(self)
     }
@@ -148,8 +150,9 @@ impl<'a> Dispatch<'a> {
     /// Sets a lock in front of this phase, and leaves it to the program. Those of rings are set by [`Dispatch::run`].
     ///
     /// # Errors
-    /// When the tile does not have it, or it does not hold the value.
+    /// When the tile does not have it, or it does not hold the value, or it is a lock of a chain of the configuration.
     pub fn lock(&mut self, tile: Tile, id: u8, value: u8) -> Result<&mut Self, ArrayError> {
+        self.configured.check_no_chain_lock(tile, id)?;
         // Locks hold six bits; what does not fit eight signed ones is rejected with them.
         Lock::new(self.configured.grid.kind(tile)?, id)?.set(value.min(127) as i8)?;
         self.phase.locks.push(((tile, id), value));
@@ -163,7 +166,7 @@ impl<'a> Dispatch<'a> {
     ///
     /// # Errors
     /// When there is no stream at the channel, a part does not fit its ring, the phase takes more tasks or descriptors than
-    /// the channel has, or two of its rings share memory or locks.
+    /// the channel has, two of its rings share memory or locks, or a chain of the configuration has the channel or a ring.
     pub fn run(&mut self, channel: Channel, parts: &[Part], count: u32) -> Result<&mut Self, ArrayError> {
         let grid = &self.configured.grid;
         let kind = grid.channel(channel)?;
@@ -173,13 +176,16 @@ impl<'a> Dispatch<'a> {
         if !self.configured.is_connected(channel) {
             return Err(ArrayError::Unconnected(channel));
         }
+        if self.configured.chain(channel).is_some() {
+            return Err(ArrayError::Chained(channel));
+        }
         let dma = &grid.limits(channel.tile)?.dma;
         let (key, phase) = (channel.key(), &mut self.phase);
         let mut words = 0;
         let mut left = u64::from(count);
         parts.iter().try_for_each(|part| self.configured.check_ring(&part.ring))?;
         // A task that goes around all rings whole ends where it began.
-        let round = parts.iter().map(Part::period).fold(1, least_common_multiple);
+        let round = descriptor::round(parts);
         if round > descriptor::MOST_RUNS && left > descriptor::MOST_RUNS {
             let (value, max) = (round, descriptor::MOST_RUNS);
             return Err(ArrayError::Range { what: "the number of runs around all rings", value, min: 1, max });
@@ -195,7 +201,8 @@ impl<'a> Dispatch<'a> {
             return Ok(self);
         }
         let pool = descriptor::pool(kind, channel.number, dma.bds);
-        let used = phase.used.entry((channel.tile, pool.start)).or_default();
+        let chained = self.configured.chained_descriptors(channel.tile, &pool);
+        let used = phase.used.entry((channel.tile, pool.start)).or_insert(chained);
         let (limit, needed) = (pool.len(), parts.len());
         let free = limit - *used;
         if needed > free {
@@ -275,9 +282,10 @@ impl<'a> Dispatch<'a> {
     /// Ends this phase: the stream waits until all of it is done. What follows is the next phase.
     ///
     /// # Errors
-    /// [`ArrayError::Unbalanced`] when two ends of a stream do not move the same number of words.
+    /// [`ArrayError::Unbalanced`] when two ends of a stream do not move the same number of words, [`ArrayError::Turn`] when a chain of
+    /// the configuration would not end where it began.
     pub fn end_phase(&mut self) -> Result<&mut Self, ArrayError> {
-        self.check_balance()?;
+        balance::check(&self.configured.streams, &self.configured.chains, &self.phase.words)?;
         let phase = std::mem::take(&mut self.phase);
         for (address, words) in &phase.parameters {
             self.writer.block_write(*address, words);
@@ -339,21 +347,6 @@ impl<'a> Dispatch<'a> {
         Ok(())
     }
 
-    fn check_balance(&self) -> Result<(), ArrayError> {
-        let words = |channel: Channel| self.phase.words.get(&channel.key()).copied().unwrap_or(0);
-        for stream in &self.configured.streams {
-            let End::Dma(from) = stream.from else { continue };
-            for to in &stream.to {
-                let End::Dma(to) = *to else { continue };
-                let (sent, received) = (words(from), words(to));
-                if sent != received {
-                    return Err(ArrayError::Unbalanced { from, sent, to, received });
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Tasks of a shim's channel that can be started before one of them has ended: every channel has as many descriptors as its
     /// queue has places.
     fn places(&self, tile: Tile) -> Result<usize, ArrayError> {
@@ -378,6 +371,22 @@ impl<'a> Dispatch<'a> {
             }
         }
         Ok((tasks > self.places(shim)?).then_some(block.max(1)))
+    }
+
+    /// Waits for a token of each channel. With chains one operation waits for those of one number in neighbouring columns.
+    fn wait_for_last(&mut self, channels: &[Channel]) {
+        let joins = !self.configured.chains.is_empty();
+        let mut left = channels;
+        while let [first, rest @ ..] = left {
+            let follows = |(next, column): (&Channel, u8)| {
+                joins && *next == Channel { tile: Tile::new(column, first.tile.row), ..*first }
+            };
+            let joined = rest.iter().zip(first.tile.column + 1..).take_while(|next| follows(*next)).count();
+            let Channel { tile, direction, number: channel } = *first;
+            let columns = joined as u8 + 1;
+            self.writer.push(&Instruction::Sync { direction, column: tile.column, row: 0, columns, rows: 1, channel });
+            left = &rest[joined..];
+        }
     }
 
     /// Starts the tasks of the shims, and waits for the end of the phase.
@@ -414,11 +423,15 @@ impl<'a> Dispatch<'a> {
                 let transfer = transfer_of(queue, oldest, own, true);
                 self.writer.wait(&transfer);
             }
-            self.writer.transfer(&transfer_of(queue, number, own, awaited))?;
+            let transfer = transfer_of(queue, number, own, awaited);
+            if self.configured.controllers.contains(&queue.channel.key()) {
+                self.writer.transfer_without_controller(&transfer)?;
+            } else {
+                self.writer.transfer(&transfer)?;
+            }
         }
-        for (queue, _) in shims.iter().zip(&is_awaited).filter(|(_, is_awaited)| **is_awaited) {
-            self.writer.wait(&transfer_of(queue, queue.tasks.len() - 1, 1, true));
-        }
+        let awaited = shims.iter().zip(&is_awaited).filter(|(_, is_awaited)| **is_awaited);
+        self.wait_for_last(&awaited.map(|(queue, _)| queue.channel).collect::<Vec<_>>());
         Ok(self)
     }
 }
@@ -439,18 +452,6 @@ fn transfer_of(queue: &ShimQueue, number: usize, own: usize, token: bool) -> Tra
         repeat: run.repeat,
         token,
     }
-}
-
-fn greatest_common_divisor(a: u64, b: u64) -> u64 {
-    let (mut x, mut y) = (a, b);
-    while y != 0 {
-        (x, y) = (y, x % y);
-    }
-    x
-}
-
-fn least_common_multiple(a: u64, b: u64) -> u64 {
-    (a / greatest_common_divisor(a, b).max(1)).saturating_mul(b)
 }
 
 #[cfg(test)]

@@ -184,6 +184,26 @@ pub enum ArrayError {
         /// Words that it receives.
         received: u64,
     },
+    /// Words that are not whole turns of a chain of the configuration: the next dispatch would find it at another buffer.
+    #[error(
+        "{channel} moves {words} words in a phase: its chain has turns of {turn} words, and has to end where it began"
+    )]
+    Turn {
+        /// The channel.
+        channel: Channel,
+        /// Words that it moves.
+        words: u64,
+        /// Words of a turn.
+        turn: u64,
+    },
+    /// A part of a chain that does not wait for each buffer, hand it over and go on to the next.
+    #[error("a part of the chain of {0} does not wait for each buffer, hand it over and go on to the next")]
+    Part(Channel),
+    /// A channel with a chain of the configuration, which has no end.
+    #[error(
+        "{0} has a chain that the configuration starts: it takes no task, and its rings and locks are nobody else's"
+    )]
+    Chained(Channel),
     /// A tensor region that no descriptors can cover.
     #[error("a region of argument {argument}: {reason}")]
     Region {

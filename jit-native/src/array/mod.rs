@@ -15,14 +15,19 @@
 //! | join | the reverse: several receiving channels, each with a ring, and one sending channel that goes through all of them |
 //! | layout transformation | the [`Part`] of either channel has several dimensions |
 //!
+//! What a channel does can also stay from dispatch to dispatch: [`ArrayProgram::chain`] has the configuration start it, and dispatches only
+//! move words through it.
+//!
 //! Limits, evidence, and what only silicon can show are in `docs/native-array.md`.
 //!
 //! - [`Tile`], [`Channel`]: places.
 //! - [`ArrayProgram`]: what is configured. Streams find their own way through the switches.
 //! - [`Ring`], [`Part`], [`Region`]: buffers in the array, and what of a kernel's arguments goes into them.
-//! - [`Elements`]: the design of all element-wise and row-wise operations. [`Product`]: that of matrix products. [`Passes`]: that of
-//!   copies.
+//! - [`Elements`]: the design of all element-wise and row-wise operations. [`Product`]: that of matrix products. [`Rings`]: that of
+//!   products with few columns. [`Passes`]: that of copies.
 
+mod balance;
+mod chain;
 mod configuration;
 mod configured;
 mod contents;
@@ -39,6 +44,7 @@ mod product;
 mod program;
 mod region;
 mod ring;
+mod rings;
 mod route;
 mod tile;
 
@@ -56,6 +62,7 @@ pub use product::{CoreMemory, Cut, MemMemory, MemPart, Product, ProductColumn, P
 pub use program::ArrayProgram;
 pub use region::{Dimension, Region};
 pub use ring::{OWN_LOCKS, OWN_MEMORY, Ring};
+pub use rings::{Rings, RingsColumn};
 pub use route::{Circuit, Stream};
 pub use tile::{Channel, End, Tile};
 

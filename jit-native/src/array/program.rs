@@ -1,8 +1,10 @@
 //! An array program: which tiles do what, before anything is laid out in registers.
 
+use super::chain::Chain;
 use super::configuration;
 use super::configured::Configured;
 use super::contents::{GO_LOCK, Parameters, TileContents};
+use super::descriptor::{self, Part};
 use super::error::ArrayError;
 use super::grid::Grid;
 use super::ring::Ring;
@@ -10,7 +12,7 @@ use super::route::{self, Stream};
 use super::tile::{Channel, End, Tile};
 use crate::codegen::isa_of;
 use aie_hal::Arch;
-use aie_hal::format::dma_channel::Direction;
+use aie_hal::format::dma_channel::{Direction, DmaChannel};
 use aie_hal::format::register::TileKind;
 use aie_hal::format::stream_switch::Port;
 use std::collections::BTreeMap;
@@ -215,10 +217,49 @@ impl ArrayProgram {
         Ok(())
     }
 
+    /// Has a channel of a core or mem tile go through `parts` for ever, each time with the next buffer of each part's ring. The
+    /// configuration starts it, and no dispatch touches the channel, its descriptors or the locks of the rings. There is a descriptor
+    /// for each buffer, so that nothing counts but the place in the chain.
+    ///
+    /// What a dispatch sends through the chain has to be whole turns of it ([`ArrayError::Turn`]).
+    ///
+    /// # Errors
+    /// When the channel is not there or has a chain already, a part does not fit its ring or does not take each buffer in turn, or
+    /// the tile has no descriptors left. A channel without a stream is found by [`ArrayProgram::finish`].
+    pub fn chain(&mut self, channel: Channel, parts: &[Part]) -> Result<(), ArrayError> {
+        let kind = self.grid.channel(channel)?;
+        if kind == TileKind::Shim {
+            return Err(ArrayError::Kind { tile: channel.tile, expected: "core or mem" });
+        }
+        let dma = &self.grid.limits(channel.tile)?.dma;
+        let pool = descriptor::pool(kind, channel.number, dma.bds);
+        let dimensions = dma.bd_dimensions;
+        let chains = &mut self.contents(channel.tile)?.chains;
+        if chains.iter().any(|chain| chain.channel == channel) {
+            return Err(ArrayError::Chained(channel));
+        }
+        let used = chains.iter().filter(|chain| pool.contains(&chain.first)).map(|chain| chain.descriptors.len()).sum();
+        let chain = Chain::new(kind, dimensions, channel, parts, (pool, used))?;
+        chains.push(chain);
+        Ok(())
+    }
+
+    /// Has the configuration say where the tokens of a shim's channel go, so that no dispatch does.
+    ///
+    /// # Errors
+    /// When there is no such channel, or it is not a shim's.
+    pub fn tokens(&mut self, channel: Channel) -> Result<(), ArrayError> {
+        let kind = self.grid.channel(channel)?;
+        self.grid.expect(channel.tile, TileKind::Shim, "shim")?;
+        let channel_of_kind = DmaChannel::new(kind, channel.direction, channel.number)?;
+        self.contents(channel.tile)?.controllers.push(channel_of_kind);
+        Ok(())
+    }
+
     /// Finds ways for the streams and lays everything out in registers.
     ///
     /// # Errors
-    /// When a stream finds no way, an end is used twice or in the wrong role, or the PDI gets too large.
+    /// When a stream finds no way, an end is used twice or in the wrong role, a chain has no stream, or the PDI gets too large.
     pub fn finish(self) -> Result<Configured, ArrayError> {
         // Tokens leave the array there.
         let tokens: Vec<_> = (0..self.grid.columns()).map(|column| (Tile::new(column, 0), Port::South(0))).collect();
@@ -230,7 +271,16 @@ impl ArrayProgram {
             contents.locks.iter().map(|(id, value)| ((tile, *id), *value)).collect::<Vec<_>>()
         };
         let locks = self.tiles.iter().flat_map(of_tile).collect();
-        Ok(Configured { grid: self.grid, pdi, streams: self.streams, routes, parameters, locks })
+        let controllers = self.tiles.iter().flat_map(|(tile, contents)| {
+            contents.controllers.iter().map(|channel| (*tile, channel.direction().code(), channel.number()))
+        });
+        let controllers = controllers.collect();
+        let chains = self.tiles.values().flat_map(|contents| contents.chains.iter().cloned()).collect();
+        let configured =
+            Configured { grid: self.grid, pdi, streams: self.streams, routes, parameters, locks, chains, controllers };
+        let unconnected = configured.chains.iter().find(|chain| !configured.is_connected(chain.channel));
+        unconnected.map_or(Ok(()), |chain| Err(ArrayError::Unconnected(chain.channel)))?;
+        Ok(configured)
     }
 
     fn contents(&mut self, tile: Tile) -> Result<&mut TileContents, ArrayError> {

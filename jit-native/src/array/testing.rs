@@ -17,6 +17,8 @@ pub fn aie2() -> Arch {
 /// An array with a configuration, whose arguments are words, and whose cores wait for their go locks between dispatches.
 pub struct Device {
     pub harness: Harness,
+    /// What waits when nothing is under way, if chains of the configuration do.
+    rest: Vec<Waiter>,
 }
 
 impl Device {
@@ -26,11 +28,16 @@ impl Device {
     }
 
     pub fn load_on(arch: &Arch, pdi: &[u8]) -> Result<Self, String> {
-        Ok(Self { harness: Harness::load(arch, pdi).map_err(|error| error.to_string())? })
+        Ok(Self::at_rest(Harness::load(arch, pdi).map_err(|error| error.to_string())?))
     }
 
     pub fn load_under(arch: &Arch, pdi: &[u8], rules: Rules) -> Result<Self, String> {
-        Ok(Self { harness: Harness::load_under(arch, pdi, rules).map_err(|error| error.to_string())? })
+        Ok(Self::at_rest(Harness::load_under(arch, pdi, rules).map_err(|error| error.to_string())?))
+    }
+
+    fn at_rest(harness: Harness) -> Self {
+        let rest = if harness.rest().is_empty() { Vec::new() } else { harness.array.report().waiters };
+        Self { harness, rest }
     }
 
     /// The device of a finished program.
@@ -60,7 +67,8 @@ impl Device {
         }
         // Nothing else waits: the harness has looked.
         let report = self.harness.array.report();
-        let rests = |waiter: &&Waiter| matches!(waiter.what, What::Lock { lock, .. } if lock == usize::from(GO_LOCK));
+        let goes = |what: &What| matches!(what, What::Lock { lock, .. } if *lock == usize::from(GO_LOCK));
+        let rests = |waiter: &&Waiter| goes(&waiter.what) || self.rest.contains(waiter);
         let others: Vec<String> =
             report.waiters.iter().filter(|waiter| !rests(waiter)).map(|waiter| format!("{waiter:?}")).collect();
         if others.is_empty() { Ok(run) } else { Err(format!("still waiting: {}", others.join(", "))) }

@@ -34,6 +34,9 @@ impl fmt::Display for Tile {
     }
 }
 
+/// What identifies a channel: its tile, the code of its direction, its number.
+pub(super) type Key = (Tile, u8, u8);
+
 /// A channel of a tile's DMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Channel {
@@ -59,7 +62,7 @@ impl Channel {
     }
 
     /// Its place in an order of all channels.
-    pub(super) fn key(self) -> (Tile, u8, u8) {
+    pub(super) fn key(self) -> Key {
         (self.tile, self.direction.code(), self.number)
     }
 }

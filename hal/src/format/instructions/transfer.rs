@@ -2,8 +2,8 @@
 
 use super::{Instruction, InstructionWriter};
 use crate::format::bd::ShimBd;
-use crate::format::dma_channel::{ChannelControl, Direction, DmaChannel, DmaTask};
-use crate::format::register::{RegisterError, TileKind};
+use crate::format::dma_channel::{Direction, DmaChannel, DmaTask};
+use crate::format::register::{RegisterError, RegisterWrite, TileKind};
 use crate::format::tile_address;
 
 /// One run of a shim DMA channel over an argument.
@@ -29,15 +29,25 @@ pub struct Transfer {
     pub token: bool,
 }
 
-/// Packet id of the shim's controller in completion tokens.
-const CONTROLLER: u8 = 15;
-
 impl InstructionWriter {
     /// Adds the operations that start `transfer`.
     ///
     /// # Errors
     /// When a field of the buffer descriptor does not fit, or there is no such channel; nothing is added then.
     pub fn transfer(&mut self, transfer: &Transfer) -> Result<&mut Self, RegisterError> {
+        self.start(transfer, transfer.token)
+    }
+
+    /// [`InstructionWriter::transfer`] on a channel whose tokens have a packet id already, from the configuration
+    /// ([`DmaChannel::token_controller`]).
+    ///
+    /// # Errors
+    /// As [`InstructionWriter::transfer`].
+    pub fn transfer_without_controller(&mut self, transfer: &Transfer) -> Result<&mut Self, RegisterError> {
+        self.start(transfer, false)
+    }
+
+    fn start(&mut self, transfer: &Transfer, controller: bool) -> Result<&mut Self, RegisterError> {
         let words = transfer.shape.encode()?;
         let channel = DmaChannel::new(TileKind::Shim, transfer.direction, transfer.channel)?;
         let at = |offset| tile_address(transfer.column, 0, offset);
@@ -48,12 +58,9 @@ impl InstructionWriter {
             argument: transfer.argument,
             offset: transfer.offset,
         });
-        if transfer.token {
-            self.push(&Instruction::MaskWrite {
-                address: at(channel.control()).into(),
-                value: ChannelControl { controller: CONTROLLER, ..ChannelControl::default() }.encode(),
-                mask: ChannelControl::CONTROLLER_MASK,
-            });
+        if controller {
+            let RegisterWrite { offset, mask, value } = channel.token_controller();
+            self.push(&Instruction::MaskWrite { address: at(offset).into(), value, mask });
         }
         let Transfer { descriptor, repeat, token, .. } = *transfer;
         self.push(&Instruction::Write {
