@@ -14,6 +14,8 @@ pub mod elements;
 mod hardware_loops;
 pub mod products;
 #[cfg(test)]
+mod rings;
+#[cfg(test)]
 mod testing;
 
 pub use hardware_loops::HARDWARE_LOOPS;

@@ -1,0 +1,66 @@
+//! The block of parameters that a dispatch gives both cores of a column.
+
+/// Words of the block, at the beginning of the core's memory.
+pub(super) const OFFSET: u32 = 0;
+pub(super) const WORDS: u32 = 16;
+
+macro_rules! parameters {
+    ($($(#[$doc:meta])* $field:ident: $variant:ident;)*) => {
+        /// A word of the block, by its place.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Parameter { $($variant,)* }
+
+        /// What a core has to know of its part of a product.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub(super) struct Parameters { $($(#[$doc])* pub $field: u32,)* }
+
+        impl Parameters {
+            /// The block.
+            pub fn words(&self) -> Vec<u32> {
+                vec![$(self.$field),*]
+            }
+        }
+    };
+}
+
+parameters! {
+    /// Batches of 16 rows.
+    batches: Batches;
+    /// Number of the type of weights ([`Weights`](super::weights::Weights)).
+    weights: Weights;
+    /// Units of a row, which are also the groups of 16 units of a batch.
+    units: Units;
+    /// Groups of a portion: what is decoded at once.
+    groups: Groups;
+    /// Portions of a batch.
+    portions: Portions;
+    /// Groups until one begins with the same row's unit again: how many arrangements of the columns there are.
+    phases: Phases;
+    /// Bytes in front of the first row, which are dropped.
+    skip: Skip;
+    /// Blocks of weights: at least those of all rows. All have to be taken before the last result is handed over.
+    blocks: Blocks;
+    /// Columns.
+    columns: Columns;
+    /// Blocks of 32 elements of a column.
+    depth: Depth;
+    /// Words of a unit.
+    unit_words: UnitWords;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Parameter::{
+        Batches, Blocks, Columns, Depth, Groups, Phases, Portions, Skip, UnitWords, Units, Weights,
+    };
+    use super::*;
+
+    #[test]
+    fn each_has_its_place() {
+        let places = [Batches, Weights, Units, Groups, Portions, Phases, Skip, Blocks, Columns, Depth, UnitWords];
+        assert_eq!(places.map(|place| place as usize), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        let parameters = Parameters { batches: 1, skip: 64, unit_words: 9, ..Parameters::default() };
+        assert_eq!(parameters.words(), [1, 0, 0, 0, 0, 0, 64, 0, 0, 0, 9]);
+        assert!(parameters.words().len() <= WORDS as usize);
+    }
+}

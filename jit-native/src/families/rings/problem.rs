@@ -1,0 +1,192 @@
+//! What a node asks for, if the family takes it.
+
+use super::weights::Weights;
+use aie_ops::{DataType, Node, Tensor};
+
+/// Columns that a core multiplies at once.
+const MOST_COLUMNS: usize = 4;
+/// Elements of a turn of the operand's chain.
+const OPERAND_TURN: usize = 64;
+/// What a core has room for: the arranged columns, what is kept of each group of a batch, and columns in bf16.
+const MOST_TILES: usize = 28 << 10;
+const MOST_GROUPS: usize = 16 << 10;
+const MOST_OPERAND: usize = 16 << 10;
+/// Words of 64 units of a portion, unless it is one group.
+const PORTION_WORDS: usize = 2304;
+/// Rows of a batch.
+pub(super) const BATCH_ROWS: usize = 16;
+
+/// A product of one matrix with few columns, all contiguous.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    pub weights: Weights,
+    /// Elements of a row.
+    pub depth: usize,
+    pub rows: usize,
+    pub columns: usize,
+}
+
+impl Problem {
+    /// The problem of a node that follows the operation's rules; otherwise why the family does not take it.
+    pub fn of(node: &Node) -> Result<Self, String> {
+        let (Some(a), Some(b)) = (node.source(0), node.source(1)) else {
+            return Err("a product needs sources 0 and 1".into());
+        };
+        let out = &node.output;
+        let weights = Weights::of(a.dtype).ok_or_else(|| {
+            let types: Vec<_> = Weights::ALL.iter().map(|weights| weights.dtype().name()).collect();
+            format!("source 0 is {}; possible: {}", a.dtype, types.join(", "))
+        })?;
+        if (b.dtype, out.dtype) != (DataType::F32, DataType::F32) {
+            return Err(format!("source 1 is {} and the result {}; possible: f32 and f32", b.dtype, out.dtype));
+        }
+        for (what, tensor) in [("source 0", a), ("source 1", b), ("the result", out)] {
+            if tensor.ne[2..] != [1, 1] {
+                return Err(format!("{:?} in dimensions 2 and 3 of {what}; possible: one matrix", &tensor.ne[2..]));
+            }
+            if !is_dense(tensor) {
+                return Err(format!("gaps in {what}, whose strides are {:?}; possible: none", tensor.nb));
+            }
+        }
+        Self::sized(weights, a.ne[0], a.ne[1], b.ne[1])
+    }
+
+    /// The problem with these extents, if the cores have room for it.
+    pub fn sized(weights: Weights, depth: usize, rows: usize, columns: usize) -> Result<Self, String> {
+        let problem = Self { weights, depth, rows, columns };
+        let dtype = weights.dtype();
+        if !(1..=MOST_COLUMNS).contains(&columns) {
+            return Err(format!("{columns} columns; possible: 1 to {MOST_COLUMNS}"));
+        }
+        let unit = weights.unit().max(OPERAND_TURN);
+        if depth == 0 || !depth.is_multiple_of(unit) {
+            return Err(format!("rows of {depth} elements of {dtype}; possible: multiples of {unit}"));
+        }
+        let tiles = problem.phases() * BATCH_ROWS * weights.unit() * 2;
+        let rooms = [
+            (columns * tiles, MOST_TILES, "arranged columns"),
+            (columns * problem.units() * 64, MOST_GROUPS, "sums of groups"),
+            (columns * depth * 2, MOST_OPERAND, "columns"),
+        ];
+        for (bytes, most, what) in rooms {
+            if bytes > most {
+                return Err(format!(
+                    "{columns} columns of {depth} elements of {dtype} take {bytes} bytes of {what}; a core has room for {most}"
+                ));
+            }
+        }
+        Ok(problem)
+    }
+
+    /// Units of a row.
+    pub fn units(&self) -> usize {
+        self.depth / self.weights.unit()
+    }
+
+    /// Groups of 16 units until one begins with the first unit of a row again.
+    pub fn phases(&self) -> usize {
+        self.units() / greatest_common_divisor(self.units(), BATCH_ROWS)
+    }
+
+    /// Groups that are decoded at once: as many as divide a batch and fit.
+    pub fn groups(&self) -> usize {
+        let (units, words) = (self.units(), self.weights.unit_words());
+        let fits = |groups: &usize| units.is_multiple_of(*groups) && groups * 64 * words <= PORTION_WORDS;
+        (1..=units).rev().find(fits).unwrap_or(1)
+    }
+
+    /// Bytes of a row of weights.
+    pub fn row_bytes(&self) -> usize {
+        4 * self.units() * self.weights.unit_words()
+    }
+}
+
+/// Whether its elements lie behind each other. Strides of dimensions with one element are nobody's.
+fn is_dense(tensor: &Tensor) -> bool {
+    let packed = Tensor::contiguous(tensor.dtype, tensor.ne);
+    (0..2).all(|dimension| tensor.ne[dimension] == 1 || tensor.nb[dimension] == packed.nb[dimension])
+}
+
+fn greatest_common_divisor(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::families::testing::{f32s, node};
+    use aie_ops::OpParams;
+    use rstest::rstest;
+
+    fn problem(weights: Weights, depth: usize, columns: usize) -> Result<Problem, String> {
+        Problem::sized(weights, depth, 1024, columns)
+    }
+
+    #[rstest]
+    #[case(Weights::Q4_0, 2048, [32, 2, 4, 8])]
+    #[case(Weights::Q4_0, 576, [9, 9, 3, 3])]
+    #[case(Weights::Q4_1, 576, [18, 9, 6, 3])]
+    #[case(Weights::Q8_0, 64, [1, 1, 1, 1])]
+    #[case(Weights::Q8_0, 2048, [32, 2, 2, 16])]
+    #[case(Weights::Q4K, 2048, [8, 1, 1, 8])]
+    #[case(Weights::Q6K, 2048, [4, 1, 1, 4])]
+    fn rows_are_units_in_portions(#[case] weights: Weights, #[case] depth: usize, #[case] expected: [usize; 4]) {
+        let problem = problem(weights, depth, 1).unwrap();
+        let portions = problem.units() / problem.groups();
+        assert_eq!([problem.units(), problem.phases(), problem.groups(), portions], expected);
+        assert_eq!(problem.row_bytes(), depth / weights.dtype().block_elements() * weights.dtype().block_bytes());
+    }
+
+    #[rstest]
+    #[case::long(Weights::Q4K, 8192, 1, None)]
+    #[case::too_long(Weights::Q4_0, 9216, 1, Some("take 18432 bytes of columns; a core has room for 16384"))]
+    #[case::four(Weights::Q4_0, 2048, 4, None)]
+    #[case::five(Weights::Q4_0, 2048, 5, Some("5 columns; possible: 1 to 4"))]
+    #[case::none(Weights::Q4_0, 2048, 0, Some("0 columns; possible: 1 to 4"))]
+    #[case::four_too_long(Weights::Q4_0, 2112, 4, Some("arranged columns"))]
+    #[case::units(Weights::Q4_1, 8192, 1, None)]
+    #[case::phases(Weights::Q6K, 512 * 5, 1, Some("take 81920 bytes of arranged columns; a core has room for 28672"))]
+    #[case::unit(Weights::Q6K, 256, 1, Some("rows of 256 elements of q6_K; possible: multiples of 512"))]
+    #[case::turn(Weights::Q4_1, 96, 1, Some("rows of 96 elements of q4_1; possible: multiples of 64"))]
+    #[case::empty(Weights::Q4_1, 0, 1, Some("rows of 0 elements"))]
+    fn cores_have_limits(
+        #[case] weights: Weights,
+        #[case] depth: usize,
+        #[case] columns: usize,
+        #[case] message: Option<&str>,
+    ) {
+        match (problem(weights, depth, columns), message) {
+            (Ok(_), None) => {}
+            (Err(error), Some(message)) => assert!(error.contains(message), "{error}"),
+            (found, _) => panic!("{found:?}"),
+        }
+    }
+
+    #[test]
+    fn one_dense_matrix_is_taken() {
+        let q4_0 = |ne| Tensor::contiguous(DataType::Q4_0, ne);
+        let of = |a, b, out| Problem::of(&node("MUL_MAT", OpParams::default(), out, &[a, b]));
+        let (a, b, out) = (q4_0([128, 100, 1, 1]), f32s([128, 2, 1, 1]), f32s([100, 2, 1, 1]));
+        assert_eq!(of(a, b, out), Ok(Problem { weights: Weights::Q4_0, depth: 128, rows: 100, columns: 2 }));
+        let refused = |a, b, out, message: &str| {
+            let error = of(a, b, out).unwrap_err();
+            assert!(error.contains(message), "{error}");
+        };
+        let mut apart = a;
+        apart.nb[1] += 72;
+        refused(apart, b, out, "gaps in source 0");
+        let mut apart = b;
+        apart.nb[1] += 4;
+        refused(a, apart, out, "gaps in source 1");
+        // One column has no distance to the next.
+        let (b, out) = (f32s([128, 1, 1, 1]), f32s([100, 1, 1, 1]));
+        let mut alone = b;
+        alone.nb[1] = 4;
+        assert!(of(a, alone, out).is_ok());
+        let (heads, result) = (f32s([128, 1, 2, 1]), f32s([100, 1, 2, 1]));
+        refused(a, heads, result, "[2, 1] in dimensions 2 and 3 of source 1; possible: one matrix");
+        refused(f32s([128, 100, 1, 1]), b, out, "source 0 is f32; possible: q4_1, q4_0, q8_0");
+        let bf16 = Tensor::contiguous(DataType::BF16, [128, 1, 1, 1]);
+        refused(a, bf16, out, "source 1 is bf16 and the result f32; possible: f32 and f32");
+    }
+}
