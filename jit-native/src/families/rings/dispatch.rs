@@ -29,7 +29,7 @@ fn work(problem: &Problem, column: &Column) -> RingsColumn {
 fn parameters(problem: &Problem, column: &Column) -> Parameters {
     Parameters {
         batches: column.batches as u32,
-        weights: problem.weights as u32,
+        weights: problem.number(),
         units: problem.units() as u32,
         groups: problem.groups() as u32,
         portions: (problem.units() / problem.groups()) as u32,
@@ -39,6 +39,9 @@ fn parameters(problem: &Problem, column: &Column) -> Parameters {
         columns: problem.columns as u32,
         depth: (problem.depth / 32) as u32,
         unit_words: problem.weights.unit_words() as u32,
+        portion_bytes: (problem.groups() * problem.weights.group_bytes() as usize) as u32,
+        repeated: problem.repeated() as u32,
+        step: (BATCH_ROWS % problem.units() * problem.weights.unit_bytes() as usize) as u32,
     }
 }
 

@@ -1,19 +1,52 @@
-//! The buffers of a core, and of the mem tile for it.
+//! What lies where in the data memory of a product core.
+//!
+//! ```text
+//!   0x0000  parameters | 0x0040 arriving columns, 2 x 128 | 0x0140 a result | 0x0180 constants of the types
+//!   0x0200  spare words of a portion            \
+//!   0x2000  sums of units, of 16 rows            | a column in bf16 while tiles are made of it
+//!   0x4000  words of a portion                  /
+//!   0x6000  weights: a ring of 4 x 2048
+//!   0x8000  tiles of the columns
+//!   0xF000  offsets of the columns
+//! ```
 
 use super::parameters::{OFFSET, WORDS};
 use crate::array::CoreMemory;
 
-/// Bytes of a block of weights, of an operand's, and of results: 16 of f32.
-pub(super) const BLOCK: u32 = 2048;
+/// A place: its offset and bytes.
+pub(super) type Place = (u32, u32);
+
+/// The block of parameters.
+pub(super) const PARAMETERS: Place = (OFFSET, 4 * WORDS);
+/// Columns as they arrive: two buffers.
+pub(super) const OPERAND: Place = (0x40, OPERAND_DEPTH as u32 * OPERAND_BLOCK);
 pub(super) const OPERAND_BLOCK: u32 = 128;
-pub(super) const RESULT_BLOCK: u32 = 64;
-/// Buffers for them.
-pub(super) const DEPTH: u8 = 4;
 pub(super) const OPERAND_DEPTH: u8 = 2;
-/// Where the buffers lie in a core: the weights' as one circle of 8 KiB.
-pub(super) const OPERAND: u32 = OFFSET + 4 * WORDS;
-pub(super) const RESULT: u32 = OPERAND + OPERAND_BLOCK * OPERAND_DEPTH as u32;
-pub(super) const WEIGHTS: u32 = 0x2000;
+/// One result of sixteen rows.
+pub(super) const RESULT: Place = (0x140, RESULT_BLOCK);
+pub(super) const RESULT_BLOCK: u32 = 64;
+/// What the program knows of the types of weights.
+pub(super) const TYPES: Place = (0x180, 0x80);
+/// Where words of a portion are put in order, in turn with [`PORTION`].
+pub(super) const SPARE: Place = (0x200, 0x1E00);
+/// Factors of the scales of a portion, and sums of its parts, once its words are in order: the memory of [`SPARE`].
+pub(super) const FACTORS: Place = (SPARE.0, 0x1200);
+pub(super) const SUMS: Place = (SPARE.0 + FACTORS.1, SPARE.1 - FACTORS.1);
+/// Sums of units of sixteen rows.
+pub(super) const PARTS: Place = (0x2000, 0x2000);
+/// Words of a portion.
+pub(super) const PORTION: Place = (0x4000, 0x2000);
+/// A column in bf16, in the memory of the three before, which are not in use yet.
+pub(super) const LINEAR: Place = (SPARE.0, PORTION.0 + PORTION.1 - SPARE.0);
+/// Weights as they arrive: [`DEPTH`] buffers of [`BLOCK`].
+pub(super) const RING: Place = (0x6000, DEPTH as u32 * BLOCK);
+pub(super) const DEPTH: u8 = 4;
+pub(super) const BLOCK: u32 = 2048;
+/// Tiles of all columns.
+pub(super) const TILES: Place = (0x8000, 0x7000);
+/// Offsets of all columns.
+pub(super) const OFFSETS: Place = (0xF000, 0x1000);
+
 /// Locks of a core's rings: the first of two, for empty and full buffers.
 pub(super) const WEIGHTS_LOCKS: u8 = 0;
 pub(super) const OPERAND_LOCKS: u8 = 2;
@@ -21,8 +54,8 @@ pub(super) const RESULT_LOCKS: u8 = 4;
 
 /// As the array has them.
 pub(super) const CORE: CoreMemory = CoreMemory {
-    weights: (WEIGHTS, BLOCK, DEPTH),
-    operand: (OPERAND, OPERAND_BLOCK, OPERAND_DEPTH),
-    result: (RESULT, RESULT_BLOCK, 1),
+    weights: (RING.0, BLOCK, DEPTH),
+    operand: (OPERAND.0, OPERAND_BLOCK, OPERAND_DEPTH),
+    result: (RESULT.0, RESULT_BLOCK, 1),
     parameters: (OFFSET, WORDS),
 };

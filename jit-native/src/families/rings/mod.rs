@@ -7,11 +7,17 @@
 //! product takes 53 operations of the instruction stream: for each of four columns two blocks of parameters and three tasks, and one
 //! wait. What is cut how is in [`plan`], what is taken in [`problem`].
 
+mod activations;
 mod dispatch;
+mod kernel;
 mod memory;
+mod order;
 mod parameters;
 mod plan;
+mod portion;
 mod problem;
-#[cfg(test)]
-mod stand_in;
+mod program;
+mod scales;
+mod sums;
+mod units;
 mod weights;

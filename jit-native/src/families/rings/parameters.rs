@@ -26,7 +26,7 @@ macro_rules! parameters {
 parameters! {
     /// Batches of 16 rows.
     batches: Batches;
-    /// Number of the type of weights ([`Weights`](super::weights::Weights)).
+    /// Number of the type of weights among those of the program.
     weights: Weights;
     /// Units of a row, which are also the groups of 16 units of a batch.
     units: Units;
@@ -46,6 +46,11 @@ parameters! {
     depth: Depth;
     /// Words of a unit.
     unit_words: UnitWords;
+    /// Bytes of a portion.
+    portion_bytes: PortionBytes;
+    /// Vectors of 16 bf16 of a column that are repeated behind its end, and bytes of it between the first units of two groups.
+    repeated: Repeated;
+    step: Step;
 }
 
 #[cfg(test)]
@@ -60,7 +65,7 @@ mod tests {
         let places = [Batches, Weights, Units, Groups, Portions, Phases, Skip, Blocks, Columns, Depth, UnitWords];
         assert_eq!(places.map(|place| place as usize), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
         let parameters = Parameters { batches: 1, skip: 64, unit_words: 9, ..Parameters::default() };
-        assert_eq!(parameters.words(), [1, 0, 0, 0, 0, 0, 64, 0, 0, 0, 9]);
+        assert_eq!(parameters.words(), [1, 0, 0, 0, 0, 0, 64, 0, 0, 0, 9, 0, 0, 0]);
         assert!(parameters.words().len() <= WORDS as usize);
     }
 }

@@ -1,5 +1,7 @@
 //! What a node asks for, if the family takes it.
 
+use super::activations::OFFSET_BYTES;
+use super::memory::{LINEAR, OFFSETS, PARTS, TILES};
 use super::weights::Weights;
 use aie_ops::{DataType, Node, Tensor};
 
@@ -7,12 +9,11 @@ use aie_ops::{DataType, Node, Tensor};
 const MOST_COLUMNS: usize = 4;
 /// Elements of a turn of the operand's chain.
 const OPERAND_TURN: usize = 64;
-/// What a core has room for: the arranged columns, what is kept of each group of a batch, and columns in bf16.
-const MOST_TILES: usize = 28 << 10;
-const MOST_GROUPS: usize = 16 << 10;
-const MOST_OPERAND: usize = 16 << 10;
 /// Words of 64 units of a portion, unless it is one group.
 const PORTION_WORDS: usize = 2304;
+/// Units of a row, and runs of a portion, that loops need at least.
+const LEAST_UNITS: usize = 4;
+const LEAST_RUNS: usize = 2;
 /// Rows of a batch.
 pub(super) const BATCH_ROWS: usize = 16;
 
@@ -62,13 +63,21 @@ impl Problem {
         if depth == 0 || !depth.is_multiple_of(unit) {
             return Err(format!("rows of {depth} elements of {dtype}; possible: multiples of {unit}"));
         }
-        let tiles = problem.phases() * BATCH_ROWS * weights.unit() * 2;
+        if problem.units() < LEAST_UNITS || problem.groups() * weights.runs() < LEAST_RUNS {
+            return Err(format!(
+                "rows of {depth} elements of {dtype}; possible: from {LEAST_UNITS} units of {unit} on"
+            ));
+        }
+        let (phases, parts) = (problem.phases(), weights.parts());
+        let linear = 2 * depth + 32 * problem.repeated();
         let rooms = [
-            (columns * tiles, MOST_TILES, "arranged columns"),
-            (columns * problem.units() * 64, MOST_GROUPS, "sums of groups"),
-            (columns * depth * 2, MOST_OPERAND, "columns"),
+            (columns * phases * BATCH_ROWS * weights.unit() * 2, TILES, "arranged columns"),
+            (columns * phases * parts * OFFSET_BYTES as usize, OFFSETS, "offsets"),
+            (columns * problem.units() * 64, PARTS, "sums of groups"),
+            (linear, LINEAR, "a column"),
         ];
         for (bytes, most, what) in rooms {
+            let most = most.1 as usize;
             if bytes > most {
                 return Err(format!(
                     "{columns} columns of {depth} elements of {dtype} take {bytes} bytes of {what}; a core has room for {most}"
@@ -93,6 +102,21 @@ impl Problem {
         let (units, words) = (self.units(), self.weights.unit_words());
         let fits = |groups: &usize| units.is_multiple_of(*groups) && groups * 64 * words <= PORTION_WORDS;
         (1..=units).rev().find(fits).unwrap_or(1)
+    }
+
+    /// Vectors of 16 elements of a column that a group may reach beyond its end.
+    pub fn repeated(&self) -> usize {
+        if self.units().is_multiple_of(BATCH_ROWS) { 0 } else { (BATCH_ROWS - 1) * self.weights.unit() / 16 }
+    }
+
+    /// The types of the program that has this one.
+    pub fn program(&self) -> &'static [Weights] {
+        Weights::program(self.weights)
+    }
+
+    /// The number of its type there.
+    pub fn number(&self) -> u32 {
+        self.program().iter().position(|weights| *weights == self.weights).unwrap_or_default() as u32
     }
 
     /// Bytes of a row of weights.
@@ -126,10 +150,8 @@ mod tests {
     #[case(Weights::Q4_0, 2048, [32, 2, 4, 8])]
     #[case(Weights::Q4_0, 576, [9, 9, 3, 3])]
     #[case(Weights::Q4_1, 576, [18, 9, 6, 3])]
-    #[case(Weights::Q8_0, 64, [1, 1, 1, 1])]
     #[case(Weights::Q8_0, 2048, [32, 2, 2, 16])]
     #[case(Weights::Q4K, 2048, [8, 1, 1, 8])]
-    #[case(Weights::Q6K, 2048, [4, 1, 1, 4])]
     fn rows_are_units_in_portions(#[case] weights: Weights, #[case] depth: usize, #[case] expected: [usize; 4]) {
         let problem = problem(weights, depth, 1).unwrap();
         let portions = problem.units() / problem.groups();
@@ -139,14 +161,12 @@ mod tests {
 
     #[rstest]
     #[case::long(Weights::Q4K, 8192, 1, None)]
-    #[case::too_long(Weights::Q4_0, 9216, 1, Some("take 18432 bytes of columns; a core has room for 16384"))]
+    #[case::too_long(Weights::Q4_0, 9216, 1, Some("take 9216 bytes of sums of groups; a core has room for 8192"))]
     #[case::four(Weights::Q4_0, 2048, 4, None)]
     #[case::five(Weights::Q4_0, 2048, 5, Some("5 columns; possible: 1 to 4"))]
     #[case::none(Weights::Q4_0, 2048, 0, Some("0 columns; possible: 1 to 4"))]
     #[case::four_too_long(Weights::Q4_0, 2112, 4, Some("arranged columns"))]
-    #[case::units(Weights::Q4_1, 8192, 1, None)]
-    #[case::phases(Weights::Q6K, 512 * 5, 1, Some("take 81920 bytes of arranged columns; a core has room for 28672"))]
-    #[case::unit(Weights::Q6K, 256, 1, Some("rows of 256 elements of q6_K; possible: multiples of 512"))]
+    #[case::units(Weights::Q4_1, 8192, 1, Some("take 16384 bytes of sums of groups; a core has room for 8192"))]
     #[case::turn(Weights::Q4_1, 96, 1, Some("rows of 96 elements of q4_1; possible: multiples of 64"))]
     #[case::empty(Weights::Q4_1, 0, 1, Some("rows of 0 elements"))]
     fn cores_have_limits(
@@ -166,8 +186,8 @@ mod tests {
     fn one_dense_matrix_is_taken() {
         let q4_0 = |ne| Tensor::contiguous(DataType::Q4_0, ne);
         let of = |a, b, out| Problem::of(&node("MUL_MAT", OpParams::default(), out, &[a, b]));
-        let (a, b, out) = (q4_0([128, 100, 1, 1]), f32s([128, 2, 1, 1]), f32s([100, 2, 1, 1]));
-        assert_eq!(of(a, b, out), Ok(Problem { weights: Weights::Q4_0, depth: 128, rows: 100, columns: 2 }));
+        let (a, b, out) = (q4_0([256, 100, 1, 1]), f32s([256, 2, 1, 1]), f32s([100, 2, 1, 1]));
+        assert_eq!(of(a, b, out), Ok(Problem { weights: Weights::Q4_0, depth: 256, rows: 100, columns: 2 }));
         let refused = |a, b, out, message: &str| {
             let error = of(a, b, out).unwrap_err();
             assert!(error.contains(message), "{error}");
@@ -179,14 +199,14 @@ mod tests {
         apart.nb[1] += 4;
         refused(a, apart, out, "gaps in source 1");
         // One column has no distance to the next.
-        let (b, out) = (f32s([128, 1, 1, 1]), f32s([100, 1, 1, 1]));
+        let (b, out) = (f32s([256, 1, 1, 1]), f32s([100, 1, 1, 1]));
         let mut alone = b;
         alone.nb[1] = 4;
         assert!(of(a, alone, out).is_ok());
-        let (heads, result) = (f32s([128, 1, 2, 1]), f32s([100, 1, 2, 1]));
+        let (heads, result) = (f32s([256, 1, 2, 1]), f32s([100, 1, 2, 1]));
         refused(a, heads, result, "[2, 1] in dimensions 2 and 3 of source 1; possible: one matrix");
-        refused(f32s([128, 100, 1, 1]), b, out, "source 0 is f32; possible: q4_1, q4_0, q8_0");
-        let bf16 = Tensor::contiguous(DataType::BF16, [128, 1, 1, 1]);
+        refused(f32s([256, 100, 1, 1]), b, out, "source 0 is f32; possible: q4_1, q4_0, q8_0");
+        let bf16 = Tensor::contiguous(DataType::BF16, [256, 1, 1, 1]);
         refused(a, bf16, out, "source 1 is bf16 and the result f32; possible: f32 and f32");
     }
 }

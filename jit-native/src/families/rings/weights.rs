@@ -6,15 +6,14 @@ use aie_ops::DataType;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Weights {
     Q4_1 = 0,
-    /// In pairs of blocks, like q8_0 and q6_K: one is no number of whole words.
+    /// In pairs of blocks, like q8_0: one is no number of whole words.
     Q4_0 = 1,
     Q8_0 = 2,
     Q4K = 3,
-    Q6K = 4,
 }
 
 impl Weights {
-    pub const ALL: [Self; 5] = [Self::Q4_1, Self::Q4_0, Self::Q8_0, Self::Q4K, Self::Q6K];
+    pub const ALL: [Self; 4] = [Self::Q4_1, Self::Q4_0, Self::Q8_0, Self::Q4K];
 
     pub fn of(dtype: DataType) -> Option<Self> {
         Self::ALL.into_iter().find(|weights| weights.dtype() == dtype)
@@ -26,7 +25,14 @@ impl Weights {
             Self::Q4_0 => DataType::Q4_0,
             Self::Q8_0 => DataType::Q8_0,
             Self::Q4K => DataType::Q4_K,
-            Self::Q6K => DataType::Q6_K,
+        }
+    }
+
+    /// The types that one program has: all do not fit.
+    pub fn program(self) -> &'static [Self] {
+        match self {
+            Self::Q4_1 | Self::Q4_0 => &[Self::Q4_1, Self::Q4_0],
+            Self::Q8_0 | Self::Q4K => &[Self::Q8_0, Self::Q4K],
         }
     }
 
@@ -36,7 +42,6 @@ impl Weights {
             Self::Q4_1 => 32,
             Self::Q4_0 | Self::Q8_0 => 64,
             Self::Q4K => 256,
-            Self::Q6K => 512,
         }
     }
 
@@ -47,9 +52,94 @@ impl Weights {
             Self::Q4_0 => 9,
             Self::Q8_0 => 17,
             Self::Q4K => 36,
-            Self::Q6K => 105,
         }
     }
+
+    /// Parts of 32 of a unit.
+    pub fn parts(self) -> usize {
+        self.unit() / 32
+    }
+
+    /// Bytes of a unit of a column in bf16.
+    pub fn unit_bytes(self) -> i64 {
+        2 * self.unit() as i64
+    }
+
+    /// The orders of its parts, which repeat.
+    pub fn orders(self) -> &'static [Order] {
+        match self {
+            Self::Q4_1 => &[Order::Halves],
+            Self::Q4_0 => &[Order::TurnedHalves, Order::Halves],
+            Self::Q8_0 => &[Order::Turned, Order::Plain],
+            Self::Q4K => &[Order::Plain, Order::Plain],
+        }
+    }
+
+    /// Bytes between what is multiplied with fours of units of both parities: where two parts are summed at once, theirs take turns.
+    pub fn pair_bytes(self) -> i64 {
+        if self == Self::Q4K { 256 } else { 128 }
+    }
+
+    /// What is taken off a number, as bf16 twice.
+    pub fn offset(self) -> u32 {
+        match self {
+            // 136: quants of q4_0 have their zero at 8.
+            Self::Q4_0 => 0x4308_4308,
+            Self::Q4_1 | Self::Q4K => 0x4300_4300,
+            Self::Q8_0 => 0,
+        }
+    }
+
+    /// The program's entry for all types.
+    pub fn table(types: &[Self]) -> Vec<u8> {
+        let entry = |of: &Self| {
+            let (bytes, pair) = (of.unit_bytes() as u32, of.pair_bytes() as u32);
+            [bytes, of.offset(), pair, 0]
+        };
+        types.iter().flat_map(entry).flat_map(u32::to_le_bytes).collect()
+    }
+
+    /// Bytes of a group.
+    pub fn group_bytes(self) -> i64 {
+        64 * self.unit_words() as i64
+    }
+
+    /// Words in front of the quants of a unit.
+    pub fn header_words(self) -> usize {
+        if self == Self::Q4K { 4 } else { 1 }
+    }
+
+    /// Words of quants that are multiplied at once, and parts that they are.
+    pub fn run(self) -> (usize, usize) {
+        match self {
+            Self::Q4_1 | Self::Q4_0 => (4, 1),
+            Self::Q8_0 => (8, 1),
+            Self::Q4K => (8, 2),
+        }
+    }
+
+    /// Runs of a unit.
+    pub fn runs(self) -> usize {
+        self.parts() / self.run().1
+    }
+
+    /// Bytes of the factors of parts, of which each has a scale and a minimum besides those of the unit.
+    pub fn part_factors(self) -> u32 {
+        if self == Self::Q4K { 128 * self.parts() as u32 } else { 0 }
+    }
+}
+
+/// How the 32 `k` of a part are ordered in tiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// As they are.
+    Plain,
+    /// Beginning at the third, the first two behind the last: the quants of a block that begins half a word late.
+    Turned,
+    /// Those 16 apart in turn, as the low and high halves of bytes follow each other.
+    Halves,
+    /// The same, each sixteen beginning at its third.
+    TurnedHalves,
 }
 
 #[cfg(test)]

@@ -1,0 +1,222 @@
+//! Columns become tiles: second operands of the matrix unit, 8 `k` x 4 units of weights.
+//!
+//! A group of weights is sixteen units that follow each other, each of which is multiplied with its own part of a column. The matrix
+//! unit multiplies four rows with four columns; here row `i` is a unit, column `i` of the tile the part that belongs to it, and of the
+//! 4 x 4 results those on the diagonal count. Even units come first: of a group, four tiles begin at units 0, 8, 1 and 9, and take
+//! every other one.
+//!
+//! Rows follow each other without gaps, so a group may begin anywhere in a row. After `units / gcd(units, 16)` groups ([`Parameter::Phases`])
+//! it begins where the first did. So the tiles of all phases are made once, from the column in bf16, which is continued with its own
+//! front where a group reaches beyond its end.
+//!
+//! Numbers of weights have an offset (a quant `q` is multiplied as `128 + q`). What it adds is the same for all rows, so it is
+//! multiplied once for each phase and part of a unit: [`OFFSET_BYTES`], the offset's product in f32, and the sum of the part as two
+//! bf16, by which minimums are multiplied.
+
+use super::kernel::{Kernel, Locks, MODES, OfType, Parameter, shuffled};
+use super::memory::{LINEAR, OFFSETS, OPERAND, OPERAND_BLOCK, TILES};
+use super::units::on_diagonal;
+use super::weights::{Order, Weights};
+use crate::array::OWN_MEMORY;
+use crate::codegen::{Address, Class, CoreBuilder, Count, Reg};
+use crate::numerics::Lanes;
+
+/// Bytes of what is kept of a part of the units of a group.
+pub(super) const OFFSET_BYTES: i64 = 128;
+/// Bytes of 8 `k` for four units.
+const STEP_BYTES: i64 = 64;
+/// Steps of a part.
+const STEPS: i64 = 4;
+/// One as bf16 in both halves of a word.
+const ONE: u32 = 0x3F80_3F80;
+
+/// Receives all columns, of which the first block has been acquired. Gives nothing; tiles and offsets are in their places.
+pub(super) fn receive(b: &mut CoreBuilder, k: Kernel) {
+    let (columns, blocks) = (k.parameter(b, Parameter::Columns), k.parameter(b, Parameter::Depth));
+    let left = b.binary("mul", columns, blocks);
+    let x_at = k.address(b, OPERAND);
+    let tiles = k.address(b, TILES);
+    b.repeat(Count::from(columns).at_least(1), |b| {
+        let linear = b.pointer_at(k.linear, OWN_MEMORY + LINEAR.0);
+        b.repeat(Count::from(blocks).at_least(1), |b| {
+            let from = k.pointer(b, k.x, x_at);
+            for _ in 0..2 {
+                let numbers = b.reg(Class::Acc512);
+                b.load(numbers, from, Address::Then(64));
+                b.store_as("vst.conv.bf16.fp32", numbers, linear, Address::Then(32));
+            }
+            b.release(Locks::X.empty, 1);
+            let both = b.scalar(i64::from(2 * (OWN_MEMORY + OPERAND.0) + OPERAND_BLOCK));
+            b.emit("sub", [x_at, both, x_at]);
+            b.binary_into(left, "sub", left, 1);
+            b.when(left, |b| b.acquire(Locks::X.full, -1));
+        });
+        // The front again, behind the end.
+        let front = b.pointer_at(k.linear, OWN_MEMORY + LINEAR.0);
+        let repeated = k.parameter(b, Parameter::Repeated);
+        b.repeat(repeated, |b| {
+            let vector = b.reg(Class::W);
+            b.load(vector, front, Address::Then(32));
+            b.store(vector, linear, Address::Then(32));
+        });
+        column(b, k, tiles);
+    });
+    offsets(b, k, tiles);
+}
+
+/// The tiles of a column, from the address `tiles` on, which moves behind them.
+fn column(b: &mut CoreBuilder, k: Kernel, tiles: Reg) {
+    let (start, end) = (k.address(b, LINEAR), k.address(b, LINEAR));
+    let blocks = k.parameter(b, Parameter::Depth);
+    let bytes = b.binary("lshl", blocks, 6);
+    b.emit("add", [end, end, bytes]);
+    let phases = k.count(b, Parameter::Phases);
+    b.repeat(phases, |b| {
+        let (parity, pair) = (b.add(start, 0), b.add(tiles, 0));
+        b.repeat(2, |b| {
+            let (first, to) = (b.add(parity, 0), b.add(pair, 0));
+            b.repeat(2, |b| {
+                let number = k.parameter(b, Parameter::Weights);
+                b.choose(number, k.all.len() as u32, |b, number| {
+                    tile(b, k, k.all[number as usize], first, to);
+                });
+                let unit = k.of_type(b, OfType::Bytes);
+                let eight = b.binary("lshl", unit, 3);
+                b.emit("add", [first, first, eight]);
+                b.binary_into(to, "add", to, STEP_BYTES);
+            });
+            let (unit, bytes) = (k.of_type(b, OfType::Bytes), k.of_type(b, OfType::Pair));
+            b.emit("add", [parity, parity, unit]);
+            b.emit("add", [pair, pair, bytes]);
+        });
+        let unit = k.of_type(b, OfType::Bytes);
+        let all = b.binary("lshl", unit, 4);
+        b.emit("add", [tiles, tiles, all]);
+        let step = k.parameter(b, Parameter::Step);
+        b.emit("add", [start, start, step]);
+        let wraps = b.binary("geu", start, end);
+        b.when(wraps, |b| b.emit("sub", [start, start, bytes]));
+    });
+}
+
+/// The tiles of four units, every other one from the address `first` on.
+fn tile(b: &mut CoreBuilder, k: Kernel, of: Weights, first: Reg, tiles: Reg) {
+    let to = k.pointer(b, k.tiles, tiles);
+    let units: Vec<Reg> = (0..4i64)
+        .map(|unit| {
+            let at = b.add(first, unit * 2 * of.unit_bytes());
+            k.pointer(b, k.linear, at)
+        })
+        .collect();
+    let transpose = MODES.transpose.map(|mode| b.scalar(mode));
+    let mix = MODES.mix_64.map(|mode| b.scalar(mode));
+    let orders = of.orders();
+    let pair = of.pair_bytes();
+    b.repeat((of.parts() / orders.len()) as u32, |b| {
+        for (part, order) in (0i64..).zip(orders) {
+            let (front, back): (Vec<Reg>, Vec<Reg>) = (0..2).map(|_| (b.reg(Class::X), b.reg(Class::X))).unzip();
+            for (index, unit) in units.iter().enumerate() {
+                let into = |half: usize| {
+                    let vector = if index < 2 { front[half] } else { back[half] };
+                    if index % 2 == 0 { vector.lo() } else { vector.hi() }
+                };
+                match order {
+                    Order::Turned => {
+                        let (all, by) = (b.reg(Class::X), b.scalar(4));
+                        b.load(all.lo(), *unit, Address::Then(32));
+                        b.load(all.hi(), *unit, Address::Then(32));
+                        let turned = b.reg(Class::X);
+                        b.emit("vshift", [turned, all, all, by]);
+                        b.mov(into(0), turned.lo());
+                        b.mov(into(1), turned.hi());
+                    }
+                    Order::TurnedHalves => {
+                        for half in 0..2 {
+                            let (twice, by) = (b.reg(Class::X), b.scalar(4));
+                            b.load(twice.lo(), *unit, Address::At(0));
+                            b.load(twice.hi(), *unit, Address::Then(32));
+                            let turned = b.reg(Class::X);
+                            b.emit("vshift", [turned, twice, twice, by]);
+                            b.mov(into(half), turned.lo());
+                        }
+                    }
+                    Order::Plain | Order::Halves => {
+                        b.load(into(0), *unit, Address::Then(32));
+                        b.load(into(1), *unit, Address::Then(32));
+                    }
+                }
+            }
+            let blocks: Vec<[Reg; 2]> = front
+                .iter()
+                .zip(&back)
+                .map(|(front, back)| transpose.map(|mode| shuffled(b, *front, *back, mode)))
+                .collect();
+            let ordered = match order {
+                Order::Halves | Order::TurnedHalves => {
+                    [0, 1].map(|half: usize| mix.map(|mode| shuffled(b, blocks[0][half], blocks[1][half], mode)))
+                }
+                Order::Plain | Order::Turned => [blocks[0], blocks[1]],
+            };
+            ordered.as_flattened().iter().for_each(|block| b.store(*block, to, Address::Then(2 * pair)));
+            // Two parts that take turns: back to the second one, and behind both.
+            let taking_turns = pair - 2 * STEP_BYTES;
+            match (taking_turns, part) {
+                (0, _) => {}
+                (_, 0) => b.advance(to, taking_turns - 2 * STEPS * pair),
+                (..) => b.advance(to, -taking_turns),
+            }
+        }
+    });
+}
+
+/// What offsets add, of all phases and parts of all columns, whose tiles end at `end`.
+fn offsets(b: &mut CoreBuilder, k: Kernel, end: Reg) {
+    let at = b.pointer_at(k.tiles, OWN_MEMORY + TILES.0);
+    let to = b.pointer_at(k.offsets, OWN_MEMORY + OFFSETS.0);
+    let offset = k.of_type(b, OfType::Offset);
+    let factors = [offset, b.scalar(ONE.into())].map(|word| {
+        let vector = b.reg(Class::X);
+        b.broadcast(32, vector, word);
+        vector
+    });
+    // Where two parts take turns, the other one is left out, then come back to.
+    let pair = k.of_type(b, OfType::Pair);
+    let skipped = b.binary("sub", pair, 2 * STEP_BYTES);
+    let skip = k.modifier(b, skipped);
+    let times = b.scalar(-15);
+    let back = b.binary("mul", skipped, times);
+    let both = b.binary("lshl", skipped, 4);
+    b.repeat_while(|b| {
+        let sums = factors.map(|_| [(); 4].map(|()| b.reg(Class::Acc512)));
+        for step in 0..STEPS {
+            for tile in 0..4 {
+                let columns = b.reg(Class::X);
+                b.load(columns, at, Address::Then(STEP_BYTES));
+                for (factor, sums) in factors.into_iter().zip(sums) {
+                    match step {
+                        0 => b.mul_f(sums[tile], factor, columns, k.matrix),
+                        _ => b.mac_f(sums[tile], sums[tile], factor, columns, k.matrix),
+                    }
+                }
+                if tile % 2 == 1 {
+                    b.advance(at, skip);
+                }
+            }
+        }
+        let by = k.modifier(b, back);
+        b.advance(at, by);
+        let next = b.binary("add", back, both);
+        let none = b.scalar(0);
+        b.emit("sub", [back, none, next]);
+        let product = on_diagonal(b, k, sums[0]);
+        b.store(product, to, Address::Then(64));
+        let sum = on_diagonal(b, k, sums[1]);
+        let mut l = k.lanes(b);
+        let sum = l.float(sum);
+        let sum = l.two_terms(sum);
+        b.store(sum, to, Address::Then(64));
+        let reached = b.reg(Class::Scalar);
+        b.mov(reached, at);
+        b.binary("ltu", reached, end)
+    });
+}

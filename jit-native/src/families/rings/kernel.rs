@@ -1,0 +1,166 @@
+//! What all parts of a product core's program use.
+
+use super::memory::{OPERAND_LOCKS, PARAMETERS, Place, RESULT_LOCKS, WEIGHTS_LOCKS};
+pub(super) use super::parameters::Parameter;
+use super::weights::Weights;
+use crate::array::{OWN_LOCKS, OWN_MEMORY};
+use crate::codegen::{Address, AliasRegion, Class, CoreBuilder, Count, Reg};
+use crate::numerics::{Aie2, Emission, Unit};
+
+/// What the program knows of a type, by its word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OfType {
+    /// Bytes of a unit of a column in bf16.
+    Bytes,
+    /// What is taken off each number of a weight, as bf16 twice.
+    Offset,
+    /// [`Weights::pair_bytes`].
+    Pair,
+}
+
+/// The locks of a ring, as its core names them.
+#[derive(Clone, Copy)]
+pub(super) struct Locks {
+    pub empty: u8,
+    pub full: u8,
+}
+
+impl Locks {
+    pub const WEIGHTS: Self = Self::of(WEIGHTS_LOCKS);
+    pub const X: Self = Self::of(OPERAND_LOCKS);
+    pub const RESULT: Self = Self::of(RESULT_LOCKS);
+
+    const fn of(empty: u8) -> Self {
+        Self { empty: OWN_LOCKS + empty, full: OWN_LOCKS + empty + 1 }
+    }
+}
+
+/// Modes of shuffles: pairs of vectors as rows of elements, transposed; the lower or upper half of the result.
+#[derive(Clone, Copy)]
+pub(super) struct Modes {
+    pub even_8: i64,
+    pub odd_8: i64,
+    pub mix_64: [i64; 2],
+    pub mix_32: [i64; 2],
+    pub mix_8: [i64; 2],
+    pub transpose: [i64; 2],
+}
+
+pub(super) const MODES: Modes =
+    Modes { even_8: 0, odd_8: 1, mix_64: [14, 15], mix_32: [16, 17], mix_8: [20, 21], transpose: [26, 27] };
+
+/// What all parts of the program use.
+#[derive(Clone, Copy)]
+pub(super) struct Kernel {
+    /// The types of weights, by their numbers.
+    pub all: &'static [Weights],
+    pub unit: Aie2,
+    /// The configuration word of matrix products.
+    pub matrix: Reg,
+    /// Where the table of types is.
+    pub types: u32,
+    pub parameters: AliasRegion,
+    /// What arrives.
+    pub x: AliasRegion,
+    pub weights: AliasRegion,
+    /// A column in bf16.
+    pub linear: AliasRegion,
+    /// Words in order, where they are read, and where they are written.
+    pub words: AliasRegion,
+    pub ordered: AliasRegion,
+    pub tiles: AliasRegion,
+    pub offsets: AliasRegion,
+    pub factors: AliasRegion,
+    pub sums: AliasRegion,
+    pub parts: AliasRegion,
+    pub result: AliasRegion,
+}
+
+impl Kernel {
+    pub fn new(b: &mut CoreBuilder, all: &'static [Weights], types: u32) -> Self {
+        let unit = Aie2::new(b);
+        // Quants have no sign, and nothing is saturated.
+        for control in ["crUnpackSign", "crUPSSign", "crSRSSign"] {
+            let control = b.special(control);
+            b.constant_into(control, 0);
+        }
+        Self {
+            all,
+            unit,
+            matrix: b.scalar(CoreBuilder::MATRIX_BF16.into()),
+            types,
+            parameters: b.region("parameters"),
+            x: b.region("arriving columns"),
+            weights: b.region("weights"),
+            linear: b.region("a column in bf16"),
+            words: b.region("words"),
+            ordered: b.region("words put in order"),
+            tiles: b.region("tiles"),
+            offsets: b.region("offsets"),
+            factors: b.region("factors"),
+            sums: b.region("sums of parts"),
+            parts: b.region("sums of units"),
+            result: b.region("result"),
+        }
+    }
+
+    /// Operations on sixteen lanes.
+    pub fn lanes(self, b: &mut CoreBuilder) -> Emission<'_> {
+        self.unit.one(b)
+    }
+
+    pub fn parameter(self, b: &mut CoreBuilder, parameter: Parameter) -> Reg {
+        let target = b.reg(Class::Scalar);
+        let at = b.pointer_at(self.parameters, OWN_MEMORY + PARAMETERS.0);
+        b.load(target, at, Address::At(4 * i64::from(parameter as u32)));
+        target
+    }
+
+    /// A parameter as a number of iterations, one at least.
+    pub fn count(self, b: &mut CoreBuilder, parameter: Parameter) -> Count {
+        Count::from(self.parameter(b, parameter)).at_least(1)
+    }
+
+    /// What is known of the type at hand.
+    pub fn of_type(self, b: &mut CoreBuilder, what: OfType) -> Reg {
+        let number = self.parameter(b, Parameter::Weights);
+        let entry = b.binary("lshl", number, 4);
+        let entry = b.add(entry, i64::from(OWN_MEMORY + self.types));
+        let (at, target) = (self.pointer(b, self.parameters, entry), b.reg(Class::Scalar));
+        b.load(target, at, Address::At(4 * i64::from(what as u32)));
+        target
+    }
+
+    /// A pointer with the address in a scalar.
+    pub fn pointer(self, b: &mut CoreBuilder, region: AliasRegion, address: Reg) -> Reg {
+        let pointer = b.pointer(region);
+        b.mov(pointer, address);
+        pointer
+    }
+
+    /// A scalar with the address of a place, as the core sees it.
+    pub fn address(self, b: &mut CoreBuilder, place: Place) -> Reg {
+        b.scalar(i64::from(OWN_MEMORY + place.0))
+    }
+
+    /// A scalar as what a pointer moves by.
+    pub fn modifier(self, b: &mut CoreBuilder, value: Reg) -> Reg {
+        let modifier = b.reg(Class::Modifier);
+        b.mov(modifier, value);
+        modifier
+    }
+}
+
+/// A vector with a word in all lanes.
+pub(super) fn constant(b: &mut CoreBuilder, word: u32) -> Reg {
+    let (scalar, vector) = (b.scalar(word.into()), b.reg(Class::X));
+    b.broadcast(32, vector, scalar);
+    vector
+}
+
+/// A shuffle into a new vector.
+pub(super) fn shuffled(b: &mut CoreBuilder, low: Reg, high: Reg, mode: Reg) -> Reg {
+    let target = b.reg(Class::X);
+    b.shuffle(target, low, high, mode);
+    target
+}

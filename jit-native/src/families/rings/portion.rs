@@ -1,0 +1,119 @@
+//! Weights out of the ring, a portion at a time, with their words in order.
+
+use super::kernel::{Kernel, Locks, Parameter};
+use super::memory::{BLOCK, PORTION, RING, SPARE};
+use super::order::interleave;
+use crate::array::OWN_MEMORY;
+use crate::codegen::{Address, Class, CoreBuilder, Count, Reg};
+
+/// Where a job is in its stream of weights.
+#[derive(Clone, Copy)]
+pub(super) struct Stream {
+    /// The address of the next byte.
+    at: Reg,
+    /// Bytes from there on that have arrived and been acquired.
+    here: Reg,
+    /// Blocks that are still to be acquired.
+    left: Reg,
+}
+
+const END: u32 = OWN_MEMORY + RING.0 + RING.1;
+
+impl Stream {
+    /// The beginning of a job: drops what is in front of its first row.
+    pub fn begin(b: &mut CoreBuilder, k: Kernel) -> Self {
+        let stream = Self { at: k.address(b, RING), here: b.scalar(0), left: k.parameter(b, Parameter::Blocks) };
+        let skipped = k.parameter(b, Parameter::Skip);
+        b.when(skipped, |b| {
+            stream.arrived(b, skipped, true);
+            stream.moved(b, skipped);
+        });
+        stream
+    }
+
+    /// The end of a job: drops what is behind its last row, so that the ring is where it began.
+    pub fn end(self, b: &mut CoreBuilder) {
+        let held = Self::blocks(b, self.here);
+        b.when(held, |b| b.release(Locks::WEIGHTS.empty, held));
+        b.repeat(self.left, |b| {
+            b.acquire(Locks::WEIGHTS.full, -1);
+            b.release(Locks::WEIGHTS.empty, 1);
+        });
+    }
+
+    /// Blocks in which so many bytes lie, of which only the first can be gone in part.
+    fn blocks(b: &mut CoreBuilder, bytes: Reg) -> Reg {
+        let up = b.add(bytes, i64::from(BLOCK - 1));
+        b.binary("lshl", up, -i64::from(BLOCK.trailing_zeros()))
+    }
+
+    /// Waits until `bytes` bytes are there. Those that are `dropped` need not be there at once.
+    fn arrived(self, b: &mut CoreBuilder, bytes: Reg, dropped: bool) {
+        let lacks = b.binary("ltu", self.here, bytes);
+        b.when(lacks, |b| {
+            b.repeat_while(|b| {
+                b.acquire(Locks::WEIGHTS.full, -1);
+                b.binary_into(self.here, "add", self.here, i64::from(BLOCK));
+                b.binary_into(self.left, "sub", self.left, 1);
+                let lacks = b.binary("ltu", self.here, bytes);
+                if dropped {
+                    // More than the ring holds may be dropped: the block goes on at once.
+                    b.when(lacks, |b| {
+                        b.release(Locks::WEIGHTS.empty, 1);
+                        b.binary_into(self.here, "sub", self.here, i64::from(BLOCK));
+                        b.binary_into(bytes, "sub", bytes, i64::from(BLOCK));
+                        b.binary_into(self.at, "add", self.at, i64::from(BLOCK));
+                        let ends = b.binary("eq", self.at, i64::from(END));
+                        b.when(ends, |b| b.binary_into(self.at, "sub", self.at, i64::from(RING.1)));
+                    });
+                }
+                lacks
+            });
+        });
+    }
+
+    /// Goes on behind `bytes` bytes, and frees the blocks that are done.
+    fn moved(self, b: &mut CoreBuilder, bytes: Reg) {
+        let before = Self::blocks(b, self.here);
+        b.emit("sub", [self.here, self.here, bytes]);
+        let after = Self::blocks(b, self.here);
+        let done = b.binary("sub", before, after);
+        b.when(done, |b| b.release(Locks::WEIGHTS.empty, done));
+        b.emit("add", [self.at, self.at, bytes]);
+        let ends = b.binary("geu", self.at, i64::from(END));
+        b.when(ends, |b| b.binary_into(self.at, "sub", self.at, i64::from(RING.1)));
+    }
+
+    /// Puts the words of the next portion in order.
+    pub fn portion(self, b: &mut CoreBuilder, k: Kernel) {
+        let bytes = k.parameter(b, Parameter::PortionBytes);
+        self.arrived(b, bytes, false);
+        let source = b.reg(Class::Scalar);
+        b.mov(source, self.at);
+        let behind = b.add(self.at, bytes);
+        let end = b.scalar(END.into());
+        let straddles = b.binary("ltu", end, behind);
+        let (spare, words) = (k.address(b, SPARE), k.address(b, PORTION));
+        b.when(straddles, |b| {
+            let (from, to) = (k.pointer(b, k.weights, source), k.pointer(b, k.ordered, spare));
+            let second = b.binary("sub", behind, i64::from(END));
+            let first = b.binary("sub", bytes, second);
+            for count in [first, second] {
+                let count = b.binary("lshl", count, -6);
+                b.repeat(Count::from(count).at_least(1), |b| {
+                    let vector = b.reg(Class::X);
+                    b.load(vector, from, Address::Then(64));
+                    b.store(vector, to, Address::Then(64));
+                });
+                b.constant_into(from, i64::from(OWN_MEMORY + RING.0));
+            }
+            b.mov(source, spare);
+        });
+        let groups = k.parameter(b, Parameter::Groups);
+        let of_unit = k.parameter(b, Parameter::UnitWords);
+        interleave(b, k, [k.weights, k.ordered], [source, words], [groups, of_unit]);
+        self.moved(b, bytes);
+        interleave(b, k, [k.words, k.ordered], [words, spare], [groups, of_unit]);
+        interleave(b, k, [k.words, k.ordered], [spare, words], [groups, of_unit]);
+    }
+}

@@ -1,0 +1,59 @@
+//! The program of a product core.
+
+use super::activations;
+use super::kernel::{Kernel, Locks, Parameter};
+use super::memory::{PARTS, TYPES};
+use super::portion::Stream;
+use super::sums;
+use super::units;
+use super::weights::Weights;
+use crate::codegen::{CoreBuilder, CoreError, CoreProgram, Count, LoopForm};
+use aie_isa::Isa;
+
+/// The program. It waits for the first part of a column, which comes once its parameters have been written.
+pub(super) fn program(isa: &'static Isa, all: &'static [Weights], loops: LoopForm) -> Result<CoreProgram, CoreError> {
+    let mut b = CoreBuilder::new(isa);
+    b.set_data_area(TYPES.0, TYPES.1);
+    let types = b.constant(&Weights::table(all), 16);
+    let k = Kernel::new(&mut b, all, types);
+    b.forever(|b| {
+        b.acquire(Locks::X.full, -1);
+        activations::receive(b, k);
+        let stream = Stream::begin(b, k);
+        let phase = k.parameter(b, Parameter::Phases);
+        let batches = k.parameter(b, Parameter::Batches);
+        b.repeat(Count::from(batches).at_least(1), |b| {
+            let parts = k.address(b, PARTS);
+            let portions = k.count(b, Parameter::Portions);
+            b.repeat(portions, |b| {
+                stream.portion(b, k);
+                units::portion(b, k, phase, parts);
+            });
+            // All weights are gone before the last result says that everything is.
+            b.binary_into(batches, "sub", batches, 1);
+            b.when_else(batches, |_| {}, |b| stream.end(b));
+            sums::rows(b, k);
+        });
+    });
+    b.finish_with(loops)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn size() {
+        for types in [Weights::Q4_1.program(), Weights::Q4K.program()] {
+            match program(Isa::aie2(), types, LoopForm::Hardware) {
+                Ok(program) => {
+                    println!("{types:?} {} bytes", program.code.len());
+                    for report in &program.loops {
+                        println!("{report:?}");
+                    }
+                }
+                Err(error) => println!("{types:?} {error}"),
+            }
+        }
+    }
+}

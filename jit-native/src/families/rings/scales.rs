@@ -1,0 +1,165 @@
+//! Scales become bf16: each the two that together are exact, or one twice where one is.
+//!
+//! A word of each unit has two f16: scale and minimum of a block, or the scales of two blocks. With the sign apart, the bits of an f16
+//! shifted to the place of an f32's are a number with an exponent that is 112 too small, or, if the exponent is zero, a fraction
+//! without the leading one: then 113 is added and 2^-14, the one that is not there, taken off.
+
+use super::kernel::{Kernel, Parameter, constant, shuffled};
+use super::memory::{FACTORS, PORTION};
+use super::weights::Weights;
+use crate::array::OWN_MEMORY;
+use crate::codegen::{Address, Class, CoreBuilder};
+use crate::numerics::{Lanes, Vectors};
+
+const MAGNITUDE: u32 = 0x7FFF_7FFF;
+const SIGN: u32 = 0x8000_8000;
+const EXPONENT: u32 = 0x7C00_7C00;
+/// Exponents 112 and 113 in an f32; the latter is also the number 2^-14.
+const NORMAL: u32 = 112 << 23;
+const SUBNORMAL: u32 = 113 << 23;
+/// From the place of an f16's mantissa to that of an f32's.
+const SHIFT: i64 = 13;
+/// Every other element of 16 bits.
+const EVEN_16: i64 = 2;
+const ODD_16: i64 = 3;
+/// The upper halves of words.
+const ODD_LANES: i64 = 0xAAAA_AAAA;
+/// 2^23: a number below it as the low bits is that much more.
+const INTEGER: u32 = 0x4B00_0000;
+
+/// The factors of all groups of a portion. Of two blocks, the first of which begins half a word early, the word in the middle becomes
+/// the quants that are left of it.
+pub(super) fn portion(b: &mut CoreBuilder, k: Kernel, of: Weights) {
+    if of == Weights::Q4K {
+        packed_scales(b, k);
+    }
+    let at = b.scalar(i64::from(OWN_MEMORY + PORTION.0));
+    let second = b.add(at, of.group_bytes() / 2);
+    let words = [at, second].map(|at| k.pointer(b, k.words, at));
+    // Those of parts come first.
+    let to = b.pointer_at(k.factors, OWN_MEMORY + FACTORS.0 + of.part_factors());
+    let middle = (of == Weights::Q4_0 || of == Weights::Q8_0).then(|| {
+        let middle = 32 * (of.unit_words() as i64 / 2);
+        [at, second].map(|at| {
+            let at = b.add(at, middle);
+            k.pointer(b, k.ordered, at)
+        })
+    });
+    let [magnitude, sign, exponent] = [MAGNITUDE, SIGN, EXPONENT].map(|word| constant(b, word));
+    let [normal, subnormal, zero] = [NORMAL, SUBNORMAL, 0].map(|word| constant(b, word));
+    let shift = b.reg(Class::Shift);
+    b.constant_into(shift, SHIFT);
+    let [even, odd] = [EVEN_16, ODD_16].map(|mode| b.scalar(mode));
+    let lanes = b.scalar(ODD_LANES);
+    let groups = k.count(b, Parameter::Groups);
+    b.name_loop(&format!("scales of {}", of.dtype()));
+    b.repeat(groups, |b| {
+        let mut scales = b.reg(Class::X);
+        for (half, at) in [scales.lo(), scales.hi()].into_iter().zip(words) {
+            b.load(half, at, Address::Then(32));
+        }
+        if let Some(middle) = middle {
+            let (last, both, ends) = (b.reg(Class::X), b.reg(Class::X), b.reg(Class::X));
+            for (half, at) in [last.lo(), last.hi()].into_iter().zip(middle) {
+                b.load(half, at, Address::At(0));
+            }
+            b.select_lanes(16, both, scales, last, lanes);
+            b.select_lanes(16, ends, last, scales, lanes);
+            for (half, at) in [ends.lo(), ends.hi()].into_iter().zip(middle) {
+                b.store(half, at, Address::Then(of.group_bytes()));
+            }
+            scales = both;
+        }
+        words.iter().for_each(|words| b.advance(*words, of.group_bytes() - 32));
+        let (numbers, lacking) = (b.reg(Class::X), b.reg(Class::Scalar));
+        b.emit("vband", [numbers, scales, exponent]);
+        b.emit("veqz.16", [lacking, numbers]);
+        let lacking_high = b.binary("lshl", lacking, -16);
+        b.emit("vband", [numbers, scales, magnitude]);
+        let wide = b.reg(Class::Acc1024);
+        b.emit("vups.s32.s16", [wide, numbers, shift]);
+        b.emit("vband", [numbers, scales, sign]);
+        let (held, rest) = (b.reg(Class::X), b.reg(Class::X));
+        for (part, lacking, held, rest) in
+            [(wide.lo(), lacking, held.lo(), rest.lo()), (wide.hi(), lacking_high, held.hi(), rest.hi())]
+        {
+            let (words, more) = (b.reg(Class::X), b.reg(Class::X));
+            b.mov(words, part);
+            b.select_lanes(32, more, normal, subnormal, lacking);
+            b.emit("vadd.32", [words, words, more]);
+            b.select_lanes(32, more, zero, subnormal, lacking);
+            let (number, less) = (b.reg(Class::Acc512), b.reg(Class::Acc512));
+            b.mov(number, words);
+            b.mov(less, more);
+            b.sub_f(number, number, less, k.matrix);
+            b.to_bf16(held, number);
+            b.to_fp32(less, held);
+            b.sub_f(number, number, less, k.matrix);
+            b.to_bf16(rest, number);
+        }
+        for vector in [held, rest] {
+            // What is left may have another sign than the number: adding the highest bit changes it.
+            b.emit("vadd.16", [vector, vector, numbers]);
+        }
+        for mode in [even, odd] {
+            let pair = shuffled(b, held, rest, mode);
+            b.store(pair, to, Address::Then(64));
+        }
+    });
+}
+
+/// The scale and the minimum of each of eight parts of q4_K. Six low bits of the first four bytes are scales, of the next four
+/// minimums; the other four parts have four bits in the last four bytes, and two on top of the first.
+fn packed_scales(b: &mut CoreBuilder, k: Kernel) {
+    let of = Weights::Q4K;
+    let at = b.scalar(i64::from(OWN_MEMORY + PORTION.0) + 32);
+    let second = b.add(at, of.group_bytes() / 2);
+    let words = [at, second].map(|at| k.pointer(b, k.words, at));
+    let words = [(); 3].map(|()| {
+        let word = b.reg(Class::X);
+        for (half, at) in [word.lo(), word.hi()].into_iter().zip(words) {
+            b.load(half, at, Address::Then(32));
+        }
+        word
+    });
+    let to = b.pointer_at(k.factors, OWN_MEMORY + FACTORS.0);
+    let mut l = k.lanes(b);
+    for part in 0..2 {
+        let packed = [0, 1].map(|which: usize| {
+            if part == 0 {
+                let mask = l.word(0x3F3F_3F3F);
+                return l.and(words[which], mask);
+            }
+            let top = l.word(0xC0C0_C0C0);
+            let top = l.and(words[which], top);
+            let top = l.shift_right(top, 2);
+            let two = l.word(0x3030_3030);
+            let top = l.and(top, two);
+            let low = l.word(0x0F0F_0F0F);
+            let low = if which == 0 {
+                l.and(words[2], low)
+            } else {
+                let high = l.word(0xF0F0_F0F0);
+                let high = l.and(words[2], high);
+                let high = l.shift_right(high, 4);
+                l.and(high, low)
+            };
+            l.or(top, low)
+        });
+        for byte in 0..4 {
+            for packed in packed {
+                let mask = l.word(0x3F << (8 * byte));
+                let mut number = l.and(packed, mask);
+                if byte > 0 {
+                    number = l.shift_right(number, 8 * byte);
+                }
+                let base = l.word(INTEGER);
+                let number = l.or(number, base);
+                let (number, base) = (l.float(number), l.float(base));
+                let number = l.sub(number, base);
+                let twice = l.narrow(number, number);
+                l.builder().store(twice, to, Address::Then(64));
+            }
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Sums of units become sums of rows.
+
+use super::kernel::{Kernel, Locks, MODES, Parameter};
+use super::memory::{PARTS, PORTION, RESULT};
+use super::order::{halves_in_turn, interleave};
+use crate::array::OWN_MEMORY;
+use crate::codegen::{Address, CoreBuilder, Count, Reg};
+use crate::numerics::{Lanes, Vectors};
+
+/// Adds the sums of the units of each of sixteen rows, for every column, and hands the results on.
+pub(super) fn rows(b: &mut CoreBuilder, k: Kernel) {
+    let columns = k.count(b, Parameter::Columns);
+    let parts = k.address(b, PARTS);
+    b.repeat(columns, |b| {
+        let units = k.parameter(b, Parameter::Units);
+        let (spare, one) = (k.address(b, PORTION), b.scalar(1));
+        interleave(b, k, [k.parts, k.ordered], [parts, spare], [one, units]);
+        interleave(b, k, [k.words, k.parts], [spare, parts], [one, units]);
+        interleave(b, k, [k.parts, k.ordered], [parts, spare], [one, units]);
+        let half = b.binary("lshl", units, 5);
+        let second = b.add(spare, half);
+        let (first, second) = (k.pointer(b, k.words, spare), k.pointer(b, k.words, second));
+        let mode = b.scalar(MODES.mix_32[0]);
+        let sum = k.lanes(b).zeros();
+        b.name_loop("sums of rows");
+        b.repeat(Count::from(units).at_least(4), |b| {
+            let words = halves_in_turn(b, [first, second], mode);
+            let mut l = k.lanes(b);
+            let x = l.float(words);
+            l.add_into(sum, x);
+        });
+        b.acquire(Locks::RESULT.empty, -1);
+        let to = b.pointer_at(k.result, OWN_MEMORY + RESULT.0);
+        b.store(sum, to, Address::At(0));
+        b.release(Locks::RESULT.full, 1);
+        let bytes: Reg = b.binary("lshl", units, 6);
+        b.emit("add", [parts, parts, bytes]);
+    });
+}

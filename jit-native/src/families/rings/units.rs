@@ -1,0 +1,421 @@
+//! Sums of the products of units.
+//!
+//! A group of sixteen units lies as words of the eight even ones, then those of the eight odd ones: a word of eight units is half a
+//! vector. Its quants become numbers of bf16 by putting their bits below those of 128, without any multiplication, and so are exact.
+//! Numbers of four units times a tile of the column, summed over a part of 32 `k`, is what a scale is multiplied with, in f32: as the
+//! two bf16 nearest to the sum, and the two that a scale of f16 is.
+
+use super::activations::OFFSET_BYTES;
+use super::kernel::{Kernel, MODES, Parameter, constant, shuffled};
+use super::memory::{FACTORS, OFFSETS, PORTION, SUMS, TILES};
+use super::scales;
+use super::weights::Weights;
+use crate::array::OWN_MEMORY;
+use crate::codegen::{Address, Class, CoreBuilder, Count, Reg};
+use crate::numerics::{Lanes, Vectors};
+
+/// Upper bytes of numbers from 128 on; the same numbers in halves of a word, and what is left of them and a byte.
+const UPPER_BYTES: u32 = 0x4343_4343;
+const NUMBER: u32 = 0x4300_4300;
+const LOW_BITS: u32 = 0x437F_437F;
+const SIGN_BIT: u32 = 0x4380_4380;
+
+/// The results that count of four tiles: of tile `m` those on the diagonal, as lanes `4 m` to `4 m + 3`.
+///
+/// Rows are moved on by as many as the tile's number, which leaves all in different places, then each column by its own number.
+pub(super) fn on_diagonal(b: &mut CoreBuilder, k: Kernel, tiles: [Reg; 4]) -> Reg {
+    let row = |rows: i64| 16 * rows;
+    let mut l = k.lanes(b);
+    let mut sum = l.bits(tiles[0]);
+    for (index, lanes) in [(1, 0x4218), (2, 0x2184), (3, 0x1842)] {
+        let words = l.bits(tiles[index]);
+        let turned = l.turned(words, row(4 - index as i64));
+        let lanes = l.builder().scalar(lanes);
+        let lanes = l.mask(lanes);
+        sum = l.select(sum, turned, lanes);
+    }
+    for (rows, lanes) in [(1, 0xAAAA), (2, 0xCCCC)] {
+        let turned = l.turned(sum, row(rows));
+        let lanes = l.builder().scalar(lanes);
+        let lanes = l.mask(lanes);
+        sum = l.select(sum, turned, lanes);
+    }
+    sum
+}
+
+/// Sums of the units of a portion, for every column. `phase` says where the first group begins: how many groups there are until
+/// the first phase comes again.
+pub(super) fn portion(b: &mut CoreBuilder, k: Kernel, phase: Reg, parts: Reg) {
+    let number = k.parameter(b, Parameter::Weights);
+    b.choose(number, k.all.len() as u32, |b, number| {
+        let units = Units { k, of: k.all[number as usize] };
+        units.portion(b, phase, parts);
+    });
+}
+
+/// What is common to the loops over a portion.
+#[derive(Clone, Copy)]
+struct Units {
+    k: Kernel,
+    of: Weights,
+}
+
+/// A pointer into what all phases have, which begins again behind the last one.
+struct Around {
+    pointer: Reg,
+    /// Iterations until it begins again, and of all phases.
+    left: Reg,
+    all: Reg,
+    /// From the end back to the beginning.
+    back: Reg,
+}
+
+impl Around {
+    fn next(&self, b: &mut CoreBuilder) {
+        b.binary_into(self.left, "sub", self.left, 1);
+        let none = b.scalar(0);
+        let by = b.select(self.left, none, self.back);
+        b.advance(self.pointer, by);
+        let again = b.select(self.left, self.left, self.all);
+        b.mov(self.left, again);
+    }
+}
+
+impl Units {
+    fn portion(self, b: &mut CoreBuilder, phase: Reg, parts: Reg) {
+        let Self { k, of } = self;
+        scales::portion(b, k, of);
+        let [tiles, offsets] = [TILES, OFFSETS].map(|place| k.address(b, place));
+        let column_parts = b.add(parts, 0);
+        let columns = k.count(b, Parameter::Columns);
+        b.repeat(columns, |b| {
+            self.products(b, phase, tiles);
+            self.combined(b, phase, offsets, column_parts);
+            let phases = k.parameter(b, Parameter::Phases);
+            for (place, bytes) in [(tiles, self.phase_tiles()), (offsets, self.phase_offsets())] {
+                let bytes = b.scalar(bytes);
+                let all = b.binary("mul", phases, bytes);
+                b.emit("add", [place, place, all]);
+            }
+            let units = k.parameter(b, Parameter::Units);
+            let bytes = b.binary("lshl", units, 6);
+            b.emit("add", [column_parts, column_parts, bytes]);
+        });
+        let (groups, phases) = (k.parameter(b, Parameter::Groups), k.parameter(b, Parameter::Phases));
+        let bytes = b.binary("lshl", groups, 6);
+        b.emit("add", [parts, parts, bytes]);
+        b.emit("sub", [phase, phase, groups]);
+        b.repeat_while(|b| {
+            let zero = b.scalar(0);
+            let ends = b.binary("ge", zero, phase);
+            b.when(ends, |b| b.emit("add", [phase, phase, phases]));
+            ends
+        });
+    }
+
+    /// Bytes of a phase's tiles, and offsets.
+    fn phase_tiles(self) -> i64 {
+        16 * self.of.unit_bytes()
+    }
+
+    fn phase_offsets(self) -> i64 {
+        OFFSET_BYTES * self.of.parts() as i64
+    }
+
+    /// A pointer to a phase of what lies at `place`, each phase `bytes` bytes and so many iterations.
+    fn around(
+        self,
+        b: &mut CoreBuilder,
+        region: crate::codegen::AliasRegion,
+        [phase, place]: [Reg; 2],
+        bytes: i64,
+        iterations: usize,
+    ) -> Around {
+        let phases = self.k.parameter(b, Parameter::Phases);
+        let gone = b.binary("sub", phases, phase);
+        let (bytes, iterations) = (b.scalar(bytes), b.scalar(iterations as i64));
+        let (gone, length) = (b.binary("mul", gone, bytes), b.binary("mul", phases, bytes));
+        let at = b.binary("add", place, gone);
+        let pointer = self.k.pointer(b, region, at);
+        let (left, all) = (b.binary("mul", phase, iterations), b.binary("mul", phases, iterations));
+        let none = b.scalar(0);
+        let back = b.binary("sub", none, length);
+        Around { pointer, left, all, back }
+    }
+
+    /// Numbers of quants times tiles: the sums of all parts, each without its offset and scale.
+    fn products(self, b: &mut CoreBuilder, phase: Reg, tiles: Reg) {
+        let Self { k, of } = self;
+        let (run_words, run_parts) = of.run();
+        let runs = of.parts() / run_parts;
+        let around = self.around(b, k.tiles, [phase, tiles], self.phase_tiles(), runs);
+        let header = 32 * of.header_words() as i64;
+        let first = b.scalar(i64::from(OWN_MEMORY + PORTION.0) + header);
+        let second = b.add(first, of.group_bytes() / 2);
+        let words = [first, second].map(|at| k.pointer(b, k.words, at));
+        let to = b.pointer_at(k.sums, OWN_MEMORY + SUMS.0);
+        let loop_ = Products {
+            k,
+            words,
+            tiles: around.pointer,
+            upper: constant(b, if of == Weights::Q8_0 { NUMBER } else { UPPER_BYTES }),
+            masks: (of == Weights::Q8_0).then(|| [LOW_BITS, SIGN_BIT].map(|mask| constant(b, mask))),
+            quants: [(); 2].map(|()| b.reg(Class::X)),
+            numbers: [(); 2].map(|()| b.reg(Class::X)),
+            columns: [(); 2].map(|()| b.reg(Class::X)),
+            mix_8: MODES.mix_8.map(|mode| b.scalar(mode)),
+            mix_32: MODES.mix_32.map(|mode| b.scalar(mode)),
+            sorted: [MODES.even_8, MODES.odd_8].map(|mode| b.scalar(mode)),
+        };
+        // Behind the last run of a group there are the units of the other parity, and the next one's header.
+        let groups = k.parameter(b, Parameter::Groups);
+        let (run, times) = (b.scalar(0), b.scalar(runs as i64));
+        let count = b.binary("mul", groups, times);
+        let (last, over) = (b.scalar(runs as i64 - 1), b.scalar(of.group_bytes() / 2 + header));
+        b.name_loop(&format!("products of {}", of.dtype()));
+        b.repeat(Count::from(count).at_least(1), |b| {
+            let sums = loop_.run(b, of, run_words);
+            for sums in sums {
+                let words = on_diagonal(b, k, sums);
+                b.store(words, to, Address::Then(64));
+            }
+            around.next(b);
+            let ends = b.binary("eq", run, last);
+            let by = b.binary("mul", ends, over);
+            words.iter().for_each(|words| b.advance(*words, by));
+            let next = b.add(run, 1);
+            let zero = b.scalar(0);
+            let next = b.select(ends, zero, next);
+            b.mov(run, next);
+        });
+    }
+
+    /// Sums of parts times their scales, as sums of units.
+    fn combined(self, b: &mut CoreBuilder, phase: Reg, offsets: Reg, parts: Reg) {
+        let Self { k, of } = self;
+        let offsets = self.around(b, k.offsets, [phase, offsets], self.phase_offsets(), 1);
+        let from = b.pointer_at(k.sums, OWN_MEMORY + SUMS.0);
+        let factors = b.pointer_at(k.factors, OWN_MEMORY + FACTORS.0);
+        let to = k.pointer(b, k.parts, parts);
+        let groups = k.count(b, Parameter::Groups);
+        let mode = b.scalar(MODES.mix_32[0]);
+        b.name_loop(&format!("units of {}", of.dtype()));
+        b.repeat(groups, |b| {
+            let load = Combined { k, from, factors, offsets: offsets.pointer };
+            let sum = match of {
+                Weights::Q4_1 => {
+                    let (part, sum) = load.part(b, true);
+                    let scaled = load.times(b, None, part);
+                    load.times(b, Some(scaled), sum)
+                }
+                Weights::Q4_0 | Weights::Q8_0 => {
+                    let mut total = None;
+                    for _ in 0..2 {
+                        let (part, _) = load.part(b, of == Weights::Q4_0);
+                        total = Some(load.times(b, total, part));
+                    }
+                    total.unwrap_or(from)
+                }
+                Weights::Q4K => load.q4_k(b, of),
+            };
+            // Even and odd units in turn.
+            let mut l = k.lanes(b);
+            let words = l.bits(sum);
+            let turned = l.turned(words, 32);
+            let ordered = shuffled(b, words, turned, mode);
+            b.store(ordered, to, Address::Then(64));
+            offsets.next(b);
+        });
+    }
+}
+
+/// What the loop of products keeps. Registers are few, so steps share them in turn.
+struct Products {
+    k: Kernel,
+    /// Words of even and odd units.
+    words: [Reg; 2],
+    tiles: Reg,
+    upper: Reg,
+    masks: Option<[Reg; 2]>,
+    quants: [Reg; 2],
+    numbers: [Reg; 2],
+    columns: [Reg; 2],
+    mix_8: [Reg; 2],
+    mix_32: [Reg; 2],
+    sorted: [Reg; 2],
+}
+
+impl Products {
+    /// The sums of the next run of words: of one part, or two.
+    fn run(&self, b: &mut CoreBuilder, of: Weights, words: usize) -> Vec<[Reg; 4]> {
+        let mut sums = || [(); 4].map(|()| b.reg(Class::Acc512));
+        match of {
+            Weights::Q4_1 | Weights::Q4_0 => {
+                let sums = sums();
+                (0..words).for_each(|word| self.nibbles(b, sums, word == 0));
+                vec![sums]
+            }
+            Weights::Q8_0 => {
+                let sums = sums();
+                (0..words / 2).for_each(|pair| self.bytes(b, sums, pair == 0));
+                vec![sums]
+            }
+            Weights::Q4K => {
+                let sums = [sums(), sums()];
+                (0..words / 2).for_each(|pair| self.apart(b, sums, pair == 0));
+                sums.to_vec()
+            }
+        }
+    }
+
+    /// The next part of a column for four units, 8 `k` of it, times numbers.
+    fn multiply(&self, b: &mut CoreBuilder, sum: Reg, numbers: Reg, is_first: bool, columns: Reg) {
+        match is_first {
+            true => b.mul_f(sum, numbers, columns, self.k.matrix),
+            false => b.mac_f(sum, sum, numbers, columns, self.k.matrix),
+        }
+    }
+
+    fn tile(&self, b: &mut CoreBuilder, number: usize) -> Reg {
+        let columns = self.columns[number % 2];
+        b.load(columns, self.tiles, Address::Then(64));
+        columns
+    }
+
+    /// A word: eight quants of four bits of each unit.
+    fn nibbles(&self, b: &mut CoreBuilder, sums: [Reg; 4], is_first: bool) {
+        for (parity, quants) in self.quants.into_iter().enumerate() {
+            let packed = b.reg(Class::W);
+            b.load(packed, self.words[parity], Address::Then(32));
+            b.emit("vunpack.d8.d4", [quants, packed]);
+            for (four, mode) in self.mix_8.into_iter().enumerate() {
+                let numbers = self.numbers[four];
+                b.shuffle(numbers, quants, self.upper, mode);
+                let columns = self.tile(b, four);
+                self.multiply(b, sums[2 * parity + four], numbers, is_first, columns);
+            }
+        }
+    }
+
+    /// The next two words: of even and odd units, eight bytes of each unit.
+    fn two_words(&self, b: &mut CoreBuilder) -> [Reg; 2] {
+        [(); 2].map(|()| {
+            let word = b.reg(Class::X);
+            for (half, words) in [word.lo(), word.hi()].into_iter().zip(self.words) {
+                b.load(half, words, Address::Then(32));
+            }
+            word
+        })
+    }
+
+    /// Two words of bytes.
+    fn bytes(&self, b: &mut CoreBuilder, sums: [Reg; 4], is_first: bool) {
+        let [low, high] = self.two_words(b);
+        let Some([low_bits, sign_bit]) = self.masks else { return };
+        for (parity, mode) in self.mix_32.into_iter().enumerate() {
+            let bytes = self.quants[parity];
+            b.shuffle(bytes, low, high, mode);
+            for (four, bytes) in [bytes.lo(), bytes.hi()].into_iter().enumerate() {
+                let [low, sign] = self.numbers;
+                b.emit("vunpack.d16.d8", [low, bytes]);
+                b.emit("vbor", [low, low, self.upper]);
+                b.emit("vband", [sign, low, sign_bit]);
+                b.emit("vband", [low, low, low_bits]);
+                let (columns, sum) = (self.tile(b, four), sums[2 * parity + four]);
+                self.multiply(b, sum, low, is_first, columns);
+                b.msc_f(sum, sum, sign, columns, self.k.matrix);
+            }
+        }
+    }
+
+    /// Two words of four bits, whose low and high halves belong to two parts.
+    fn apart(&self, b: &mut CoreBuilder, sums: [[Reg; 4]; 2], is_first: bool) {
+        let [low, high] = self.two_words(b);
+        for (parity, mode) in self.mix_32.into_iter().enumerate() {
+            let bytes = b.reg(Class::X);
+            b.shuffle(bytes, low, high, mode);
+            for (quants, bytes) in self.quants.into_iter().zip([bytes.lo(), bytes.hi()]) {
+                b.emit("vunpack.d8.d4", [quants, bytes]);
+            }
+            for (mode, sums) in self.sorted.into_iter().zip(sums) {
+                let sorted = b.reg(Class::X);
+                b.shuffle(sorted, self.quants[0], self.quants[1], mode);
+                for (four, mode) in self.mix_8.into_iter().enumerate() {
+                    let numbers = self.numbers[four];
+                    b.shuffle(numbers, sorted, self.upper, mode);
+                    let columns = self.tile(b, four);
+                    self.multiply(b, sums[2 * parity + four], numbers, is_first, columns);
+                }
+            }
+        }
+    }
+}
+
+/// Where sums, factors and offsets are read.
+#[derive(Clone, Copy)]
+struct Combined {
+    k: Kernel,
+    from: Reg,
+    factors: Reg,
+    offsets: Reg,
+}
+
+impl Combined {
+    fn vector(b: &mut CoreBuilder, at: Reg) -> Reg {
+        let vector = b.reg(Class::X);
+        b.load(vector, at, Address::Then(64));
+        vector
+    }
+
+    /// The next part without its offset, as two bf16, and the sum of the column's part.
+    fn part(self, b: &mut CoreBuilder, has_offset: bool) -> (Reg, Reg) {
+        let (mut part, offset) = (b.reg(Class::Acc512), b.reg(Class::Acc512));
+        b.load(part, self.from, Address::Then(64));
+        if has_offset {
+            b.load(offset, self.offsets, Address::Then(64));
+        } else {
+            b.advance(self.offsets, 64);
+        }
+        let sum = Self::vector(b, self.offsets);
+        let mut l = self.k.lanes(b);
+        if has_offset {
+            part = l.sub(part, offset);
+        }
+        (l.two_terms(part), sum)
+    }
+
+    /// The next factor times what is two bf16, added to a sum.
+    fn times(self, b: &mut CoreBuilder, sum: Option<Reg>, terms: Reg) -> Reg {
+        let factor = Self::vector(b, self.factors);
+        self.product(b, sum, terms, factor)
+    }
+
+    fn product(self, b: &mut CoreBuilder, sum: Option<Reg>, terms: Reg, factor: Reg) -> Reg {
+        let mut l = self.k.lanes(b);
+        let swapped = l.swapped(factor);
+        let straight = match sum {
+            Some(sum) => l.multiply_add(sum, terms, factor),
+            None => l.multiply(terms, factor),
+        };
+        l.multiply_add(straight, terms, swapped)
+    }
+
+    /// Eight parts with scales and minimums, which are the same twice, and then what these are multiplied with.
+    fn q4_k(self, b: &mut CoreBuilder, of: Weights) -> Reg {
+        let [scaled, lessened] = [(); 2].map(|()| self.k.lanes(b).zeros());
+        b.name_loop("parts of q4_K");
+        b.repeat(of.parts() as u32, |b| {
+            let (part, sum) = self.part(b, true);
+            for (total, terms) in [(scaled, part), (lessened, sum)] {
+                let factor = Self::vector(b, self.factors);
+                let next = self.k.lanes(b).multiply_add(total, terms, factor);
+                b.mov(total, next);
+            }
+        });
+        let [scaled, lessened] = [scaled, lessened].map(|total| {
+            let terms = self.k.lanes(b).two_terms(total);
+            self.times(b, None, terms)
+        });
+        self.k.lanes(b).sub(scaled, lessened)
+    }
+}
