@@ -58,6 +58,9 @@ aie_hal::settings! {
         /// What repeats the innermost loops of native kernels: `hardware`, zero-overhead loops of the cores; `jnz`, branches, which
         /// take some more cycles. `auto`: on an NPU `hardware` if its self-test is right, else `jnz`.
         GGML_HSA_NATIVE_LOOPS: "`auto`, `hardware`, `jnz`" => "`auto`";
+        /// Which native kernels make products with one to four columns: `product`, those of all other products; `rings`, those whose
+        /// channels the PDI starts, where they take the shapes.
+        GGML_HSA_NATIVE_PRODUCTS: "`product`, `rings`" => "`product`";
         /// When a family of native kernels is tested on an NPU before it is used there, and imported memory before models are used where
         /// they are mapped (`docs/native-selftest.md`). `auto`: once for the NPU, its firmware, the kernel with its driver, and this
         /// library. `always`: in every process. `off`: never.

@@ -27,6 +27,16 @@ pub trait Admission: Send + Sync + Debug {
     }
 }
 
+/// Which family makes products with few columns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Products {
+    /// The one that makes all others.
+    #[default]
+    Product,
+    /// [`families::rings`], where it takes the node.
+    Rings,
+}
+
 /// Makes kernels as machine code, in this process and in milliseconds: it starts no tool and reads no file. What no
 /// [family](crate::families) takes, and what is for a generation that none has a program for, is unsupported, so that a store asks
 /// the next compiler.
@@ -58,6 +68,15 @@ impl NativeCompiler {
         self.families.splice(0..0, families);
         self.versions = format!("{} {version}", self.versions).trim().to_owned();
         self
+    }
+
+    /// Asks the families of products that are chosen before the others. Stores keep kernels of another choice apart.
+    #[must_use]
+    pub fn with_products(self, products: Products) -> Self {
+        match products {
+            Products::Product => self,
+            Products::Rings => self.with_families([&families::rings::FAMILY], families::rings::FAMILY.name),
+        }
     }
 
     /// The kernel of a normalised node by the first family that takes it, under the name that the family gives it.
@@ -177,6 +196,20 @@ mod tests {
         let made = |compiler: &NativeCompiler| compiler.compile(table::lookup("SQRT").unwrap(), &node, &arch).unwrap();
         assert_ne!(made(&hardware).pdi(), made(&jnz).pdi());
         assert_eq!(made(&hardware).instructions(), made(&jnz).instructions());
+    }
+
+    /// Kernels of one choice are not taken for those of the other.
+    #[test]
+    fn products_are_chosen() {
+        let [product, rings] =
+            [Products::Product, Products::Rings].map(|products| NativeCompiler::default().with_products(products));
+        let default = NativeCompiler::default();
+        assert_eq!((product.identity(), product.sources()), (default.identity(), default.sources()));
+        assert!(rings.identity() != default.identity() && rings.sources() != default.sources());
+        let names = |compiler: &NativeCompiler| {
+            kit::families_of(&compiler.families, "MUL_MAT").map(|family| family.name).collect::<Vec<_>>()
+        };
+        assert_eq!((names(&product), names(&rings)), (vec!["product"], vec!["rings", "product"]));
     }
 
     /// Admits what computes nothing.

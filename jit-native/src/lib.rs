@@ -21,4 +21,4 @@ pub mod families;
 pub mod kit;
 pub mod numerics;
 
-pub use compiler::{Admission, NativeCompiler, SOURCE_DIGEST};
+pub use compiler::{Admission, NativeCompiler, Products, SOURCE_DIGEST};

@@ -14,6 +14,7 @@ pub mod device_type;
 mod jit;
 pub mod log;
 mod native_loops;
+mod native_products;
 mod self_test;
 
 pub use compiler_output::CompilerOutput;
@@ -25,15 +26,16 @@ pub use self_test::SelfTest;
 use crate::config::device_type::DeviceType;
 use crate::settings::{
     GGML_HSA, GGML_HSA_CPU_FALLBACK, GGML_HSA_DEVICE_TYPE, GGML_HSA_DEVICES, GGML_HSA_ENABLE_LOG, GGML_HSA_FUSION,
-    GGML_HSA_GRAPHS, GGML_HSA_JOIN, GGML_HSA_NATIVE_LOOPS, GGML_HSA_REFERENCE_KERNELS, GGML_HSA_REQUIRE_ARRAY,
-    GGML_HSA_RUNTIME, GGML_HSA_SELFTEST, GGML_HSA_SELFTEST_LIMIT, GGML_HSA_STATS, GGML_HSA_TRACE, GGML_HSA_VALIDATION,
-    GGML_HSA_WEIGHTS_MAX,
+    GGML_HSA_GRAPHS, GGML_HSA_JOIN, GGML_HSA_NATIVE_LOOPS, GGML_HSA_NATIVE_PRODUCTS, GGML_HSA_REFERENCE_KERNELS,
+    GGML_HSA_REQUIRE_ARRAY, GGML_HSA_RUNTIME, GGML_HSA_SELFTEST, GGML_HSA_SELFTEST_LIMIT, GGML_HSA_STATS,
+    GGML_HSA_TRACE, GGML_HSA_VALIDATION, GGML_HSA_WEIGHTS_MAX,
 };
 use aie_driver_xdna::route::Route;
 use aie_hal::Environment;
 use aie_hal::environment::{Reader, Variable};
 use aie_jit_iron::CachePath;
 use aie_jit_iron::settings::{GGML_HSA_F16, GGML_HSA_KERNEL_CACHE_CLEAR, GGML_HSA_KERNEL_DIR};
+use aie_jit_native::Products;
 use aie_ops::F16Policy;
 use build_defaults::BuildDefaults;
 use std::path::PathBuf;
@@ -76,6 +78,8 @@ pub struct Config {
     pub jit: JitConfig,
     /// What repeats loops of native kernels.
     pub native_loops: NativeLoops,
+    /// Which native kernels make products with few columns.
+    pub native_products: Products,
     /// When native kernels are tested on an NPU.
     pub self_test: SelfTest,
     /// How long the self-test of a family may take.
@@ -124,6 +128,7 @@ impl Config {
             cache_clear: cache_clear(&mut reader, environment),
             jit: JitConfig::read(&mut reader, defaults),
             native_loops: reader.value(&GGML_HSA_NATIVE_LOOPS, NativeLoops::parse).unwrap_or_default(),
+            native_products: reader.value(&GGML_HSA_NATIVE_PRODUCTS, native_products::parse).unwrap_or_default(),
             self_test: reader.value(&GGML_HSA_SELFTEST, SelfTest::parse).unwrap_or_default(),
             self_test_limit: Duration::from_secs(reader.number(&GGML_HSA_SELFTEST_LIMIT, 1..=3600).unwrap_or(10)),
             statistics: environment.path(&GGML_HSA_STATS),
@@ -164,12 +169,13 @@ mod tests {
             ("GGML_HSA_JIT", "lazy"),
             ("GGML_HSA_COMPILERS", "native,peano"),
             ("GGML_HSA_NATIVE_LOOPS", "software"),
+            ("GGML_HSA_NATIVE_PRODUCTS", "matrix"),
             ("GGML_HSA_SELFTEST", "never"),
             ("GGML_HSA_SELFTEST_LIMIT", "0"),
             ("GGML_HSA_ENABLE_LOG", "banana"),
         ]);
         assert_eq!(config, Config::default());
-        assert_eq!(problems.len(), 10, "{problems:?}");
+        assert_eq!(problems.len(), 11, "{problems:?}");
         let expected = "GGML_HSA_DEVICE_TYPE: `tpu` is not valid; possible: igpu, gpu, accel; it is ignored";
         assert_eq!(problems[0], expected);
     }
@@ -195,6 +201,7 @@ mod tests {
             ("GGML_HSA_COMPILERS", "native,reference"),
             ("GGML_HSA_JIT_TIMEOUT", "7"),
             ("GGML_HSA_NATIVE_LOOPS", "JNZ"),
+            ("GGML_HSA_NATIVE_PRODUCTS", "Rings"),
             ("GGML_HSA_SELFTEST", "Always"),
             ("GGML_HSA_SELFTEST_LIMIT", "3"),
             ("GGML_HSA_STATS", "out.json"),
@@ -225,6 +232,7 @@ mod tests {
                 ..default.jit
             },
             native_loops: NativeLoops::Always(LoopForm::Jnz),
+            native_products: Products::Rings,
             self_test: SelfTest::Always,
             self_test_limit: Duration::from_secs(3),
             statistics: Some("out.json".into()),

@@ -158,11 +158,13 @@ impl<'a> KernelStores<'a> {
         for compiler in &kind.compilers {
             builder = match compiler {
                 CompilerName::Native if kind.tested_on.is_some() => {
-                    let tested = self.gate(device).map(|gate| Arc::new(NativeCompiler::admitted_by(gate)));
+                    let native = |gate| NativeCompiler::admitted_by(gate).with_products(self.config.native_products);
+                    let tested = self.gate(device).map(|gate| Arc::new(native(gate)));
                     tested.into_iter().fold(builder, |builder, native| builder.compiler(native))
                 }
                 CompilerName::Native => {
-                    builder.compiler(Arc::new(NativeCompiler::with_loops(self.config.native_loops.untested())))
+                    let native = NativeCompiler::with_loops(self.config.native_loops.untested());
+                    builder.compiler(Arc::new(native.with_products(self.config.native_products)))
                 }
                 CompilerName::Iron => self.iron().into_iter().fold(builder, KernelStoreBuilder::compiler),
                 CompilerName::Reference if kind.is_silicon => {

@@ -73,7 +73,7 @@ fn expect_no_findings(family: &Family, case: &Case, arch: &Arch) {
 #[case::aie2p("aie2p")]
 fn every_operation_is_right_on_the_emulated_array(#[case] generation: &str) {
     let arch = arch(generation);
-    for family in FAMILIES.iter().filter(|family| family.is_for(&arch)) {
+    for family in all().filter(|family| family.is_for(&arch)) {
         let mut hardware = Bench::new(&arch, Loops::Close);
         let mut jnz = Bench::new(&LoopForm::Jnz.on(&arch), Loops::RunOnce);
         let (mut covered, mut bundles, mut cycles) = (BTreeSet::new(), [0; 2], [0; 2]);
@@ -128,7 +128,7 @@ fn hardware_loops_are_seen_to_repeat(
 #[test]
 fn small_mistakes_are_found() {
     let arch = arch("aie2");
-    for case in FAMILIES.iter().flat_map(|family| family.cases_on(&arch)) {
+    for case in all().flat_map(|family| family.cases_on(&arch)) {
         let expected = case.material(0).unwrap().expected;
         case.judge(&expected, &expected).unwrap();
         let mut wrong = expected.clone();

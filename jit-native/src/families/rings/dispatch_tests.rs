@@ -1,28 +1,23 @@
 //! Products on the emulated array: weights, columns and results are where they should be, and after each dispatch everything rests where
 //! the load has put it.
 
-use super::super::memory::CORE;
+use super::super::machine::machine;
 use super::super::plan::plan;
-use super::super::program::program;
 use super::super::weights::Weights;
 use super::*;
 use crate::array::Tile;
 use crate::array::testing::{Device, aie2, words_of};
-use crate::codegen::LoopForm;
 use crate::families::testing::{Random, error};
 use aie_emulator::Rules;
 use aie_emulator::design::{Design, Source};
 use aie_hal::format::instructions::{Instruction, InstructionStream};
-use aie_isa::Isa;
 use rstest::rstest;
 
 const COLUMNS: u8 = 4;
 
 /// The array with the program of the types beside a type.
 fn rings(weights: Weights) -> Rings {
-    let program = program(Isa::aie2(), weights.program(), LoopForm::Hardware).unwrap();
-    let data: Vec<_> = program.data.iter().map(|section| (section.offset, section.bytes.clone())).collect();
-    Rings::new(&aie2(), COLUMNS, &program.code, &data, &CORE).unwrap()
+    machine(&aie2(), weights.program()).unwrap().rings.clone()
 }
 
 /// Several types, batches and ends: pairs, odd batches, rows that are no whole batch, few columns of the array, two cores that overlap.

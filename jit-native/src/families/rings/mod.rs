@@ -5,11 +5,16 @@
 //! The array is [`Rings`](crate::array::Rings): weights stream through a mem tile to the two cores of a column, in blocks that know nothing of
 //! rows; columns go to both; results come back 16 rows at a time. All channels but the shims' are started by the configuration, so that a
 //! product takes 53 operations of the instruction stream: for each of four columns two blocks of parameters and three tasks, and one
-//! wait. What is cut how is in [`plan`], what is taken in [`problem`].
+//! wait. What is cut how is in `plan`, what is taken in `problem`.
+//!
+//! The family is asked where it is chosen ([`NativeCompiler::with_products`](crate::NativeCompiler::with_products)), before that of all
+//! products.
 
 mod activations;
+mod cases;
 mod dispatch;
 mod kernel;
+mod machine;
 mod memory;
 mod order;
 mod parameters;
@@ -21,3 +26,44 @@ mod scales;
 mod sums;
 mod units;
 mod weights;
+
+use crate::codegen::LoopReport;
+use crate::kit::{Family, NativeError, isa_for};
+use aie_hal::{Arch, KernelArtifact};
+use aie_ops::Node;
+use machine::{INSTRUCTION_SETS, NAME, machine};
+use plan::plan;
+use problem::Problem;
+use weights::Weights;
+
+const OPERATION: &str = "MUL_MAT";
+
+/// Products with few columns.
+pub static FAMILY: Family =
+    Family { name: NAME, operations: &[OPERATION], instruction_sets: INSTRUCTION_SETS, cases: cases::cases, build };
+
+/// What is known of the loops of the cores' programs, for reports.
+///
+/// # Errors
+/// As for a node.
+pub fn loops(arch: &Arch) -> Result<Vec<LoopReport>, NativeError> {
+    let machines = Weights::PROGRAMS.map(|types| machine(arch, types));
+    let machines: Vec<_> = machines.into_iter().collect::<Result<_, _>>()?;
+    Ok(machines.iter().flat_map(|machine| machine.loops.iter().cloned()).collect())
+}
+
+fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
+    if node.op != OPERATION {
+        return Err(NativeError::unsupported(NAME, node, format!("possible: {OPERATION}")));
+    }
+    // Where there is no machine, that is what a caller has to know first.
+    isa_for(NAME, INSTRUCTION_SETS, arch)?;
+    let unsupported = |reason: String| NativeError::unsupported(NAME, node, reason);
+    let problem = Problem::of(node).map_err(unsupported)?;
+    let columns = plan(&problem, arch.array.columns).map_err(unsupported)?;
+    let machine = machine(arch, problem.weights.program())?;
+    let stream =
+        dispatch::stream(&machine.rings, &problem, &columns).map_err(|error| unsupported(error.to_string()))?;
+    let name = format!("native-{NAME}-{OPERATION}-{}", problem.weights.dtype());
+    Ok(machine.rings.configured().artifact(name, stream)?)
+}

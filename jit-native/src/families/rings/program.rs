@@ -41,19 +41,24 @@ pub(super) fn program(isa: &'static Isa, all: &'static [Weights], loops: LoopFor
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::OWN_MEMORY;
+    use crate::check::{Program, check};
+    use rstest::rstest;
 
-    #[test]
-    fn size() {
-        for types in [Weights::Q4_1.program(), Weights::Q4K.program()] {
-            match program(Isa::aie2(), types, LoopForm::Hardware) {
-                Ok(program) => {
-                    println!("{types:?} {} bytes", program.code.len());
-                    for report in &program.loops {
-                        println!("{report:?}");
-                    }
-                }
-                Err(error) => println!("{types:?} {error}"),
-            }
-        }
+    /// All ways through the programs, with the memory of their own tile alone.
+    #[rstest]
+    fn the_checker_accepts_the_programs(
+        #[values(Weights::PROGRAMS[0], Weights::PROGRAMS[1])] types: &'static [Weights],
+        #[values(LoopForm::Hardware, LoopForm::Jnz)] loops: LoopForm,
+    ) {
+        let isa = Isa::aie2();
+        let program = program(isa, types, loops).unwrap();
+        let own = OWN_MEMORY..OWN_MEMORY + 0x1_0000;
+        let report = check(&Program::new(isa, &program.code).with_data(vec![own]));
+        let rejections: Vec<String> = report.rejections().map(ToString::to_string).collect();
+        assert!(rejections.is_empty(), "{}", rejections.join("\n"));
+        println!("{types:?}: {} bytes, {} bundles", report.bytes, report.bundles);
+        program.loops.iter().for_each(|report| println!("{report:?}"));
+        assert!(report.bytes <= 16 * 1024);
     }
 }

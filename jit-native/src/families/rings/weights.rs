@@ -3,7 +3,7 @@
 use aie_ops::DataType;
 
 /// A type of weights. Its number is what the program knows it by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Weights {
     Q4_1 = 0,
     /// In pairs of blocks, like q8_0: one is no number of whole words.
@@ -28,12 +28,12 @@ impl Weights {
         }
     }
 
-    /// The types that one program has: all do not fit.
+    /// The types of each program: all do not fit one.
+    pub const PROGRAMS: [&[Self]; 2] = [&[Self::Q4_1, Self::Q4_0], &[Self::Q8_0, Self::Q4K]];
+
+    /// The types of the program that has this one.
     pub fn program(self) -> &'static [Self] {
-        match self {
-            Self::Q4_1 | Self::Q4_0 => &[Self::Q4_1, Self::Q4_0],
-            Self::Q8_0 | Self::Q4K => &[Self::Q8_0, Self::Q4K],
-        }
+        Self::PROGRAMS.into_iter().find(|types| types.contains(&self)).unwrap_or_default()
     }
 
     /// Elements of a unit.

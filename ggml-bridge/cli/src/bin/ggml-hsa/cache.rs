@@ -10,6 +10,7 @@ use aie_jit_iron::{CachePath, KernelCache};
 use aie_jit_native::NativeCompiler;
 use aie_ops::compiler::{KernelCompiler, ReferenceCompiler};
 use clap::{Args, Subcommand};
+use ggml_hsa::config::Config;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -88,7 +89,9 @@ pub fn run(arguments: &CacheArguments) -> ExitCode {
 
 /// The compilers whose present state is known without starting anything: kernels of others are not checked.
 pub fn compilers() -> [Arc<dyn KernelCompiler>; 2] {
-    [Arc::new(NativeCompiler::default()), Arc::new(ReferenceCompiler)]
+    let (config, _) = Config::read(Environment::process());
+    let native = NativeCompiler::default().with_products(config.native_products);
+    [Arc::new(native), Arc::new(ReferenceCompiler)]
 }
 
 fn inventory(arguments: &CacheArguments, path: PathBuf, arches: &ArchRegistry, care: Care) -> Result<ExitCode, String> {

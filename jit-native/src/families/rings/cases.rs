@@ -1,0 +1,42 @@
+//! What products with few columns have to get right: each type of weights, with a column and with several.
+
+use crate::kit::{Case, Exactness};
+use aie_hal::Arch;
+use aie_ops::{DataType, Tensor};
+
+/// Types of weights, with a length of rows, and several columns of which a core has room for.
+const WEIGHTS: [(DataType, usize, usize); 4] =
+    [(DataType::Q4_0, 256, 4), (DataType::Q4_1, 576, 2), (DataType::Q8_0, 320, 1), (DataType::Q4_K, 1024, 3)];
+
+/// Rows that are no whole batch, of which all columns have some, the last one more.
+const ROWS: usize = 150;
+
+pub(super) fn cases(_: &Arch) -> Vec<Case> {
+    let several = WEIGHTS.into_iter().filter(|(_, _, columns)| *columns > 1);
+    let one = WEIGHTS.into_iter().map(|(dtype, depth, _)| (dtype, depth, 1));
+    one.chain(several).map(|(dtype, depth, columns)| product(dtype, depth, columns)).collect()
+}
+
+fn product(weights: DataType, depth: usize, columns: usize) -> Case {
+    let sources =
+        [Tensor::contiguous(weights, [depth, ROWS, 1, 1]), Tensor::contiguous(DataType::F32, [depth, columns, 1, 1])];
+    let output = Tensor::contiguous(DataType::F32, [ROWS, columns, 1, 1]);
+    Case::new("MUL_MAT", output, &sources).exactly(Exactness::PRODUCTS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::plan;
+    use super::super::problem::Problem;
+    use super::*;
+    use crate::array::testing::aie2;
+
+    #[test]
+    fn all_are_taken() {
+        for case in cases(&aie2()) {
+            let problem = Problem::of(&case.node).unwrap();
+            let batches: Vec<usize> = plan(&problem, 4).unwrap().iter().map(|column| column.batches).collect();
+            assert_eq!(batches, [1, 1, 1, 2], "{}", case.name());
+        }
+    }
+}
