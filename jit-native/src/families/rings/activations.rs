@@ -15,11 +15,11 @@
 
 use super::kernel::{Kernel, Locks, MODES, OfType, Parameter, shuffled};
 use super::memory::{LINEAR, OFFSETS, OPERAND, OPERAND_BLOCK, TILES};
-use super::units::on_diagonal;
+use super::units::Diagonal;
 use super::weights::{Order, Weights};
 use crate::array::OWN_MEMORY;
 use crate::codegen::{Address, Class, CoreBuilder, Count, Reg};
-use crate::numerics::Lanes;
+use crate::numerics::{Aie2, Lanes, Unit};
 
 /// Bytes of what is kept of a part of the units of a group.
 pub(super) const OFFSET_BYTES: i64 = 128;
@@ -186,6 +186,8 @@ fn offsets(b: &mut CoreBuilder, k: Kernel, end: Reg) {
     let times = b.scalar(-15);
     let back = b.binary("mul", skipped, times);
     let both = b.binary("lshl", skipped, 4);
+    let (unit, matrix) = (Aie2::new(b), b.scalar(CoreBuilder::MATRIX_BF16.into()));
+    let diagonal = Diagonal::new(b);
     b.repeat_while(|b| {
         let sums = factors.map(|_| [(); 4].map(|()| b.reg(Class::Acc512)));
         for step in 0..STEPS {
@@ -194,8 +196,8 @@ fn offsets(b: &mut CoreBuilder, k: Kernel, end: Reg) {
                 b.load(columns, at, Address::Then(STEP_BYTES));
                 for (factor, sums) in factors.into_iter().zip(sums) {
                     match step {
-                        0 => b.mul_f(sums[tile], factor, columns, k.matrix),
-                        _ => b.mac_f(sums[tile], sums[tile], factor, columns, k.matrix),
+                        0 => b.mul_f(sums[tile], factor, columns, matrix),
+                        _ => b.mac_f(sums[tile], sums[tile], factor, columns, matrix),
                     }
                 }
                 if tile % 2 == 1 {
@@ -208,10 +210,10 @@ fn offsets(b: &mut CoreBuilder, k: Kernel, end: Reg) {
         let next = b.binary("add", back, both);
         let none = b.scalar(0);
         b.emit("sub", [back, none, next]);
-        let product = on_diagonal(b, k, sums[0]);
+        let product = diagonal.of(b, sums[0]);
         b.store(product, to, Address::Then(64));
-        let sum = on_diagonal(b, k, sums[1]);
-        let mut l = k.lanes(b);
+        let sum = diagonal.of(b, sums[1]);
+        let mut l = unit.one(b);
         let sum = l.float(sum);
         let sum = l.two_terms(sum);
         b.store(sum, to, Address::Then(64));

@@ -5,7 +5,7 @@ pub(super) use super::parameters::Parameter;
 use super::weights::Weights;
 use crate::array::{OWN_LOCKS, OWN_MEMORY};
 use crate::codegen::{Address, AliasRegion, Class, CoreBuilder, Count, Reg};
-use crate::numerics::{Aie2, Emission, Unit};
+use crate::numerics::Aie2;
 
 /// What the program knows of a type, by its word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,12 +54,11 @@ pub(super) const MODES: Modes =
 pub(super) struct Kernel {
     /// The types of weights, by their numbers.
     pub all: &'static [Weights],
-    pub unit: Aie2,
-    /// The configuration word of matrix products.
-    pub matrix: Reg,
     /// Where the table of types is.
     pub types: u32,
     pub parameters: AliasRegion,
+    /// What is kept between portions.
+    pub state: AliasRegion,
     /// What arrives.
     pub x: AliasRegion,
     pub weights: AliasRegion,
@@ -78,7 +77,7 @@ pub(super) struct Kernel {
 
 impl Kernel {
     pub fn new(b: &mut CoreBuilder, all: &'static [Weights], types: u32) -> Self {
-        let unit = Aie2::new(b);
+        Aie2::new(b);
         // Quants have no sign, and nothing is saturated.
         for control in ["crUnpackSign", "crUPSSign", "crSRSSign"] {
             let control = b.special(control);
@@ -86,10 +85,9 @@ impl Kernel {
         }
         Self {
             all,
-            unit,
-            matrix: b.scalar(CoreBuilder::MATRIX_BF16.into()),
             types,
             parameters: b.region("parameters"),
+            state: b.region("state of the stream"),
             x: b.region("arriving columns"),
             weights: b.region("weights"),
             linear: b.region("a column in bf16"),
@@ -102,11 +100,6 @@ impl Kernel {
             parts: b.region("sums of units"),
             result: b.region("result"),
         }
-    }
-
-    /// Operations on sixteen lanes.
-    pub fn lanes(self, b: &mut CoreBuilder) -> Emission<'_> {
-        self.unit.one(b)
     }
 
     pub fn parameter(self, b: &mut CoreBuilder, parameter: Parameter) -> Reg {

@@ -26,7 +26,9 @@ pub(super) const OPERAND_DEPTH: u8 = 2;
 pub(super) const RESULT: Place = (0x140, RESULT_BLOCK);
 pub(super) const RESULT_BLOCK: u32 = 64;
 /// What the program knows of the types of weights.
-pub(super) const TYPES: Place = (0x180, 0x80);
+pub(super) const TYPES: Place = (0x180, 0x40);
+/// Where a job is in its stream of weights.
+pub(super) const STATE: Place = (0x1C0, 0x40);
 /// Where words of a portion are put in order, in turn with [`PORTION`].
 pub(super) const SPARE: Place = (0x200, 0x1E00);
 /// Factors of the scales of a portion, and sums of its parts, once its words are in order: the memory of [`SPARE`].

@@ -1,7 +1,7 @@
 //! Weights out of the ring, a portion at a time, with their words in order.
 
 use super::kernel::{Kernel, Locks, Parameter};
-use super::memory::{BLOCK, PORTION, RING, SPARE};
+use super::memory::{BLOCK, PORTION, RING, SPARE, STATE};
 use super::order::interleave;
 use crate::array::OWN_MEMORY;
 use crate::codegen::{Address, Class, CoreBuilder, Count, Reg};
@@ -21,21 +21,40 @@ const END: u32 = OWN_MEMORY + RING.0 + RING.1;
 
 impl Stream {
     /// The beginning of a job: drops what is in front of its first row.
-    pub fn begin(b: &mut CoreBuilder, k: Kernel) -> Self {
+    pub fn begin(b: &mut CoreBuilder, k: Kernel) {
         let stream = Self { at: k.address(b, RING), here: b.scalar(0), left: k.parameter(b, Parameter::Blocks) };
         let skipped = k.parameter(b, Parameter::Skip);
         b.when(skipped, |b| {
             stream.arrived(b, skipped, true);
             stream.moved(b, skipped);
         });
-        stream
+        stream.keep(b, k);
+    }
+
+    /// What was kept: loops over a portion need all registers.
+    fn kept(b: &mut CoreBuilder, k: Kernel) -> Self {
+        let from = b.pointer_at(k.state, OWN_MEMORY + STATE.0);
+        let [at, here, left] = [0, 4, 8].map(|offset| {
+            let word = b.reg(Class::Scalar);
+            b.load(word, from, Address::At(offset));
+            word
+        });
+        Self { at, here, left }
+    }
+
+    fn keep(self, b: &mut CoreBuilder, k: Kernel) {
+        let to = b.pointer_at(k.state, OWN_MEMORY + STATE.0);
+        for (word, offset) in [self.at, self.here, self.left].into_iter().zip([0, 4, 8]) {
+            b.store(word, to, Address::At(offset));
+        }
     }
 
     /// The end of a job: drops what is behind its last row, so that the ring is where it began.
-    pub fn end(self, b: &mut CoreBuilder) {
-        let held = Self::blocks(b, self.here);
+    pub fn end(b: &mut CoreBuilder, k: Kernel) {
+        let Self { here, left, .. } = Self::kept(b, k);
+        let held = Self::blocks(b, here);
         b.when(held, |b| b.release(Locks::WEIGHTS.empty, held));
-        b.repeat(self.left, |b| {
+        b.repeat(left, |b| {
             b.acquire(Locks::WEIGHTS.full, -1);
             b.release(Locks::WEIGHTS.empty, 1);
         });
@@ -85,12 +104,13 @@ impl Stream {
     }
 
     /// Puts the words of the next portion in order.
-    pub fn portion(self, b: &mut CoreBuilder, k: Kernel) {
+    pub fn portion(b: &mut CoreBuilder, k: Kernel) {
+        let stream = Self::kept(b, k);
         let bytes = k.parameter(b, Parameter::PortionBytes);
-        self.arrived(b, bytes, false);
+        stream.arrived(b, bytes, false);
         let source = b.reg(Class::Scalar);
-        b.mov(source, self.at);
-        let behind = b.add(self.at, bytes);
+        b.mov(source, stream.at);
+        let behind = b.add(stream.at, bytes);
         let end = b.scalar(END.into());
         let straddles = b.binary("ltu", end, behind);
         let (spare, words) = (k.address(b, SPARE), k.address(b, PORTION));
@@ -112,7 +132,8 @@ impl Stream {
         let groups = k.parameter(b, Parameter::Groups);
         let of_unit = k.parameter(b, Parameter::UnitWords);
         interleave(b, k, [k.weights, k.ordered], [source, words], [groups, of_unit]);
-        self.moved(b, bytes);
+        stream.moved(b, bytes);
+        stream.keep(b, k);
         interleave(b, k, [k.words, k.ordered], [words, spare], [groups, of_unit]);
         interleave(b, k, [k.words, k.ordered], [spare, words], [groups, of_unit]);
     }

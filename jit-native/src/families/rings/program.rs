@@ -19,19 +19,19 @@ pub(super) fn program(isa: &'static Isa, all: &'static [Weights], loops: LoopFor
     b.forever(|b| {
         b.acquire(Locks::X.full, -1);
         activations::receive(b, k);
-        let stream = Stream::begin(b, k);
+        Stream::begin(b, k);
         let phase = k.parameter(b, Parameter::Phases);
         let batches = k.parameter(b, Parameter::Batches);
         b.repeat(Count::from(batches).at_least(1), |b| {
             let parts = k.address(b, PARTS);
             let portions = k.count(b, Parameter::Portions);
             b.repeat(portions, |b| {
-                stream.portion(b, k);
+                Stream::portion(b, k);
                 units::portion(b, k, phase, parts);
             });
             // All weights are gone before the last result says that everything is.
             b.binary_into(batches, "sub", batches, 1);
-            b.when_else(batches, |_| {}, |b| stream.end(b));
+            b.when_else(batches, |_| {}, |b| Stream::end(b, k));
             sums::rows(b, k);
         });
     });

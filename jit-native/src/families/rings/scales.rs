@@ -9,7 +9,7 @@ use super::memory::{FACTORS, PORTION};
 use super::weights::Weights;
 use crate::array::OWN_MEMORY;
 use crate::codegen::{Address, Class, CoreBuilder};
-use crate::numerics::{Lanes, Vectors};
+use crate::numerics::{Aie2, Lanes, Unit, Vectors};
 
 const MAGNITUDE: u32 = 0x7FFF_7FFF;
 const SIGN: u32 = 0x8000_8000;
@@ -51,6 +51,7 @@ pub(super) fn portion(b: &mut CoreBuilder, k: Kernel, of: Weights) {
     b.constant_into(shift, SHIFT);
     let [even, odd] = [EVEN_16, ODD_16].map(|mode| b.scalar(mode));
     let lanes = b.scalar(ODD_LANES);
+    let addition = b.scalar(CoreBuilder::MATRIX_BF16.into());
     let groups = k.count(b, Parameter::Groups);
     b.name_loop(&format!("scales of {}", of.dtype()));
     b.repeat(groups, |b| {
@@ -91,10 +92,10 @@ pub(super) fn portion(b: &mut CoreBuilder, k: Kernel, of: Weights) {
             let (number, less) = (b.reg(Class::Acc512), b.reg(Class::Acc512));
             b.mov(number, words);
             b.mov(less, more);
-            b.sub_f(number, number, less, k.matrix);
+            b.sub_f(number, number, less, addition);
             b.to_bf16(held, number);
             b.to_fp32(less, held);
-            b.sub_f(number, number, less, k.matrix);
+            b.sub_f(number, number, less, addition);
             b.to_bf16(rest, number);
         }
         for vector in [held, rest] {
@@ -123,7 +124,8 @@ fn packed_scales(b: &mut CoreBuilder, k: Kernel) {
         word
     });
     let to = b.pointer_at(k.factors, OWN_MEMORY + FACTORS.0);
-    let mut l = k.lanes(b);
+    let unit = Aie2::new(b);
+    let mut l = unit.one(b);
     for part in 0..2 {
         let packed = [0, 1].map(|which: usize| {
             if part == 0 {

@@ -5,7 +5,7 @@ use super::memory::{PARTS, PORTION, RESULT};
 use super::order::{halves_in_turn, interleave};
 use crate::array::OWN_MEMORY;
 use crate::codegen::{Address, CoreBuilder, Count, Reg};
-use crate::numerics::{Lanes, Vectors};
+use crate::numerics::{Aie2, Lanes, Unit, Vectors};
 
 /// Adds the sums of the units of each of sixteen rows, for every column, and hands the results on.
 pub(super) fn rows(b: &mut CoreBuilder, k: Kernel) {
@@ -21,11 +21,12 @@ pub(super) fn rows(b: &mut CoreBuilder, k: Kernel) {
         let second = b.add(spare, half);
         let (first, second) = (k.pointer(b, k.words, spare), k.pointer(b, k.words, second));
         let mode = b.scalar(MODES.mix_32[0]);
-        let sum = k.lanes(b).zeros();
+        let unit = Aie2::new(b);
+        let sum = unit.one(b).zeros();
         b.name_loop("sums of rows");
         b.repeat(Count::from(units).at_least(4), |b| {
             let words = halves_in_turn(b, [first, second], mode);
-            let mut l = k.lanes(b);
+            let mut l = unit.one(b);
             let x = l.float(words);
             l.add_into(sum, x);
         });

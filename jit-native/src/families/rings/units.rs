@@ -11,8 +11,8 @@ use super::memory::{FACTORS, OFFSETS, PORTION, SUMS, TILES};
 use super::scales;
 use super::weights::Weights;
 use crate::array::OWN_MEMORY;
-use crate::codegen::{Address, Class, CoreBuilder, Count, Reg};
-use crate::numerics::{Lanes, Vectors};
+use crate::codegen::{Address, AliasRegion, Class, CoreBuilder, Count, Reg};
+use crate::numerics::{Aie2, Lanes, Unit, Vectors};
 
 /// Upper bytes of numbers from 128 on; the same numbers in halves of a word, and what is left of them and a byte.
 const UPPER_BYTES: u32 = 0x4343_4343;
@@ -20,27 +20,49 @@ const NUMBER: u32 = 0x4300_4300;
 const LOW_BITS: u32 = 0x437F_437F;
 const SIGN_BIT: u32 = 0x4380_4380;
 
-/// The results that count of four tiles: of tile `m` those on the diagonal, as lanes `4 m` to `4 m + 3`.
-///
-/// Rows are moved on by as many as the tile's number, which leaves all in different places, then each column by its own number.
-pub(super) fn on_diagonal(b: &mut CoreBuilder, k: Kernel, tiles: [Reg; 4]) -> Reg {
-    let row = |rows: i64| 16 * rows;
-    let mut l = k.lanes(b);
-    let mut sum = l.bits(tiles[0]);
-    for (index, lanes) in [(1, 0x4218), (2, 0x2184), (3, 0x1842)] {
-        let words = l.bits(tiles[index]);
-        let turned = l.turned(words, row(4 - index as i64));
-        let lanes = l.builder().scalar(lanes);
-        let lanes = l.mask(lanes);
-        sum = l.select(sum, turned, lanes);
+/// Chooses the results that count of four tiles: of tile `m` those on the diagonal, as lanes `4 m` to `4 m + 3`.
+#[derive(Clone, Copy)]
+pub(super) struct Diagonal {
+    /// The lanes of tiles 1 to 3, and of the columns with each bit of their number.
+    tiles: [Reg; 3],
+    columns: [Reg; 2],
+    /// Bytes of one to three rows.
+    rows: [Reg; 3],
+}
+
+impl Diagonal {
+    pub fn new(b: &mut CoreBuilder) -> Self {
+        Self {
+            tiles: [0x4218, 0x2184, 0x1842].map(|lanes| b.scalar(lanes)),
+            columns: [0xAAAA, 0xCCCC].map(|lanes| b.scalar(lanes)),
+            rows: [16, 32, 48].map(|bytes| b.scalar(bytes)),
+        }
     }
-    for (rows, lanes) in [(1, 0xAAAA), (2, 0xCCCC)] {
-        let turned = l.turned(sum, row(rows));
-        let lanes = l.builder().scalar(lanes);
-        let lanes = l.mask(lanes);
-        sum = l.select(sum, turned, lanes);
+
+    /// Rows are moved on by as many as the tile's number, which leaves all in different places, then each column by its own number.
+    pub fn of(self, b: &mut CoreBuilder, tiles: [Reg; 4]) -> Reg {
+        let turned = |b: &mut CoreBuilder, x: Reg, rows: usize| {
+            let turned = b.reg(Class::X);
+            b.emit("vshift", [turned, x, x, self.rows[rows - 1]]);
+            turned
+        };
+        let bits = |b: &mut CoreBuilder, numbers: Reg| {
+            let bits = b.reg(Class::X);
+            b.mov(bits, numbers);
+            bits
+        };
+        let sum = bits(b, tiles[0]);
+        for (index, lanes) in (1..).zip(self.tiles) {
+            let words = bits(b, tiles[index]);
+            let turned = turned(b, words, 4 - index);
+            b.select_lanes(32, sum, sum, turned, lanes);
+        }
+        for (rows, lanes) in (1..).zip(self.columns) {
+            let turned = turned(b, sum, rows);
+            b.select_lanes(32, sum, sum, turned, lanes);
+        }
+        sum
     }
-    sum
 }
 
 /// Sums of the units of a portion, for every column. `phase` says where the first group begins: how many groups there are until
@@ -66,15 +88,15 @@ struct Around {
     /// Iterations until it begins again, and of all phases.
     left: Reg,
     all: Reg,
-    /// From the end back to the beginning.
+    /// From the end back to the beginning, and from elsewhere.
     back: Reg,
+    none: Reg,
 }
 
 impl Around {
     fn next(&self, b: &mut CoreBuilder) {
         b.binary_into(self.left, "sub", self.left, 1);
-        let none = b.scalar(0);
-        let by = b.select(self.left, none, self.back);
+        let by = b.select(self.left, self.none, self.back);
         b.advance(self.pointer, by);
         let again = b.select(self.left, self.left, self.all);
         b.mov(self.left, again);
@@ -126,7 +148,7 @@ impl Units {
     fn around(
         self,
         b: &mut CoreBuilder,
-        region: crate::codegen::AliasRegion,
+        region: AliasRegion,
         [phase, place]: [Reg; 2],
         bytes: i64,
         iterations: usize,
@@ -140,7 +162,7 @@ impl Units {
         let (left, all) = (b.binary("mul", phase, iterations), b.binary("mul", phases, iterations));
         let none = b.scalar(0);
         let back = b.binary("sub", none, length);
-        Around { pointer, left, all, back }
+        Around { pointer, left, all, back, none }
     }
 
     /// Numbers of quants times tiles: the sums of all parts, each without its offset and scale.
@@ -154,39 +176,49 @@ impl Units {
         let second = b.add(first, of.group_bytes() / 2);
         let words = [first, second].map(|at| k.pointer(b, k.words, at));
         let to = b.pointer_at(k.sums, OWN_MEMORY + SUMS.0);
-        let loop_ = Products {
-            k,
+        let products = Products {
+            matrix: b.scalar(CoreBuilder::MATRIX_BF16.into()),
             words,
             tiles: around.pointer,
             upper: constant(b, if of == Weights::Q8_0 { NUMBER } else { UPPER_BYTES }),
             masks: (of == Weights::Q8_0).then(|| [LOW_BITS, SIGN_BIT].map(|mask| constant(b, mask))),
+            two: [(); 2].map(|()| b.reg(Class::X)),
             quants: [(); 2].map(|()| b.reg(Class::X)),
+            sorted_quants: b.reg(Class::X),
             numbers: [(); 2].map(|()| b.reg(Class::X)),
-            columns: [(); 2].map(|()| b.reg(Class::X)),
+            // Two parts at once leave room for one.
+            columns: if run_parts == 1 { [(); 2].map(|()| b.reg(Class::X)) } else { [b.reg(Class::X); 2] },
             mix_8: MODES.mix_8.map(|mode| b.scalar(mode)),
             mix_32: MODES.mix_32.map(|mode| b.scalar(mode)),
             sorted: [MODES.even_8, MODES.odd_8].map(|mode| b.scalar(mode)),
         };
-        // Behind the last run of a group there are the units of the other parity, and the next one's header.
-        let groups = k.parameter(b, Parameter::Groups);
-        let (run, times) = (b.scalar(0), b.scalar(runs as i64));
-        let count = b.binary("mul", groups, times);
-        let (last, over) = (b.scalar(runs as i64 - 1), b.scalar(of.group_bytes() / 2 + header));
-        b.name_loop(&format!("products of {}", of.dtype()));
-        b.repeat(Count::from(count).at_least(1), |b| {
-            let sums = loop_.run(b, of, run_words);
-            for sums in sums {
-                let words = on_diagonal(b, k, sums);
+        let diagonal = Diagonal::new(b);
+        let mut run = |b: &mut CoreBuilder| {
+            for sums in products.run(b, of, run_words) {
+                let words = diagonal.of(b, sums);
                 b.store(words, to, Address::Then(64));
             }
+        };
+        let name = format!("products of {}", of.dtype());
+        if of == Weights::Q4K {
+            // A portion is one group, in which nothing begins again.
+            b.name_loop(&name);
+            return b.repeat(runs as u32, run);
+        }
+        // Behind the last run of a group there are the units of the other parity, and the next one's header.
+        let groups = k.parameter(b, Parameter::Groups);
+        let (left, times) = (b.scalar(runs as i64), b.scalar(runs as i64));
+        let count = b.binary("mul", groups, times);
+        let over = b.scalar(of.group_bytes() / 2 + header);
+        b.name_loop(&name);
+        b.repeat(Count::from(count).at_least(2), |b| {
+            run(b);
             around.next(b);
-            let ends = b.binary("eq", run, last);
-            let by = b.binary("mul", ends, over);
+            b.binary_into(left, "sub", left, 1);
+            let by = b.select(left, around.none, over);
             words.iter().for_each(|words| b.advance(*words, by));
-            let next = b.add(run, 1);
-            let zero = b.scalar(0);
-            let next = b.select(ends, zero, next);
-            b.mov(run, next);
+            let again = b.select(left, left, times);
+            b.mov(left, again);
         });
     }
 
@@ -199,9 +231,10 @@ impl Units {
         let to = k.pointer(b, k.parts, parts);
         let groups = k.count(b, Parameter::Groups);
         let mode = b.scalar(MODES.mix_32[0]);
+        let unit = Aie2::new(b);
         b.name_loop(&format!("units of {}", of.dtype()));
         b.repeat(groups, |b| {
-            let load = Combined { k, from, factors, offsets: offsets.pointer };
+            let load = Combined { unit, from, factors, offsets: offsets.pointer };
             let sum = match of {
                 Weights::Q4_1 => {
                     let (part, sum) = load.part(b, true);
@@ -219,7 +252,7 @@ impl Units {
                 Weights::Q4K => load.q4_k(b, of),
             };
             // Even and odd units in turn.
-            let mut l = k.lanes(b);
+            let mut l = unit.one(b);
             let words = l.bits(sum);
             let turned = l.turned(words, 32);
             let ordered = shuffled(b, words, turned, mode);
@@ -231,13 +264,16 @@ impl Units {
 
 /// What the loop of products keeps. Registers are few, so steps share them in turn.
 struct Products {
-    k: Kernel,
+    /// The configuration word of matrix products.
+    matrix: Reg,
     /// Words of even and odd units.
     words: [Reg; 2],
     tiles: Reg,
     upper: Reg,
     masks: Option<[Reg; 2]>,
+    two: [Reg; 2],
     quants: [Reg; 2],
+    sorted_quants: Reg,
     numbers: [Reg; 2],
     columns: [Reg; 2],
     mix_8: [Reg; 2],
@@ -271,8 +307,8 @@ impl Products {
     /// The next part of a column for four units, 8 `k` of it, times numbers.
     fn multiply(&self, b: &mut CoreBuilder, sum: Reg, numbers: Reg, is_first: bool, columns: Reg) {
         match is_first {
-            true => b.mul_f(sum, numbers, columns, self.k.matrix),
-            false => b.mac_f(sum, sum, numbers, columns, self.k.matrix),
+            true => b.mul_f(sum, numbers, columns, self.matrix),
+            false => b.mac_f(sum, sum, numbers, columns, self.matrix),
         }
     }
 
@@ -299,8 +335,7 @@ impl Products {
 
     /// The next two words: of even and odd units, eight bytes of each unit.
     fn two_words(&self, b: &mut CoreBuilder) -> [Reg; 2] {
-        [(); 2].map(|()| {
-            let word = b.reg(Class::X);
+        self.two.map(|word| {
             for (half, words) in [word.lo(), word.hi()].into_iter().zip(self.words) {
                 b.load(half, words, Address::Then(32));
             }
@@ -313,7 +348,7 @@ impl Products {
         let [low, high] = self.two_words(b);
         let Some([low_bits, sign_bit]) = self.masks else { return };
         for (parity, mode) in self.mix_32.into_iter().enumerate() {
-            let bytes = self.quants[parity];
+            let bytes = self.quants[0];
             b.shuffle(bytes, low, high, mode);
             for (four, bytes) in [bytes.lo(), bytes.hi()].into_iter().enumerate() {
                 let [low, sign] = self.numbers;
@@ -323,7 +358,7 @@ impl Products {
                 b.emit("vband", [low, low, low_bits]);
                 let (columns, sum) = (self.tile(b, four), sums[2 * parity + four]);
                 self.multiply(b, sum, low, is_first, columns);
-                b.msc_f(sum, sum, sign, columns, self.k.matrix);
+                b.msc_f(sum, sum, sign, columns, self.matrix);
             }
         }
     }
@@ -332,13 +367,13 @@ impl Products {
     fn apart(&self, b: &mut CoreBuilder, sums: [[Reg; 4]; 2], is_first: bool) {
         let [low, high] = self.two_words(b);
         for (parity, mode) in self.mix_32.into_iter().enumerate() {
-            let bytes = b.reg(Class::X);
+            let bytes = self.numbers[parity];
             b.shuffle(bytes, low, high, mode);
             for (quants, bytes) in self.quants.into_iter().zip([bytes.lo(), bytes.hi()]) {
                 b.emit("vunpack.d8.d4", [quants, bytes]);
             }
             for (mode, sums) in self.sorted.into_iter().zip(sums) {
-                let sorted = b.reg(Class::X);
+                let sorted = self.sorted_quants;
                 b.shuffle(sorted, self.quants[0], self.quants[1], mode);
                 for (four, mode) in self.mix_8.into_iter().enumerate() {
                     let numbers = self.numbers[four];
@@ -354,7 +389,7 @@ impl Products {
 /// Where sums, factors and offsets are read.
 #[derive(Clone, Copy)]
 struct Combined {
-    k: Kernel,
+    unit: Aie2,
     from: Reg,
     factors: Reg,
     offsets: Reg,
@@ -377,7 +412,7 @@ impl Combined {
             b.advance(self.offsets, 64);
         }
         let sum = Self::vector(b, self.offsets);
-        let mut l = self.k.lanes(b);
+        let mut l = self.unit.one(b);
         if has_offset {
             part = l.sub(part, offset);
         }
@@ -391,7 +426,7 @@ impl Combined {
     }
 
     fn product(self, b: &mut CoreBuilder, sum: Option<Reg>, terms: Reg, factor: Reg) -> Reg {
-        let mut l = self.k.lanes(b);
+        let mut l = self.unit.one(b);
         let swapped = l.swapped(factor);
         let straight = match sum {
             Some(sum) => l.multiply_add(sum, terms, factor),
@@ -402,20 +437,20 @@ impl Combined {
 
     /// Eight parts with scales and minimums, which are the same twice, and then what these are multiplied with.
     fn q4_k(self, b: &mut CoreBuilder, of: Weights) -> Reg {
-        let [scaled, lessened] = [(); 2].map(|()| self.k.lanes(b).zeros());
+        let [scaled, lessened] = [(); 2].map(|()| self.unit.one(b).zeros());
         b.name_loop("parts of q4_K");
         b.repeat(of.parts() as u32, |b| {
             let (part, sum) = self.part(b, true);
             for (total, terms) in [(scaled, part), (lessened, sum)] {
                 let factor = Self::vector(b, self.factors);
-                let next = self.k.lanes(b).multiply_add(total, terms, factor);
+                let next = self.unit.one(b).multiply_add(total, terms, factor);
                 b.mov(total, next);
             }
         });
         let [scaled, lessened] = [scaled, lessened].map(|total| {
-            let terms = self.k.lanes(b).two_terms(total);
+            let terms = self.unit.one(b).two_terms(total);
             self.times(b, None, terms)
         });
-        self.k.lanes(b).sub(scaled, lessened)
+        self.unit.one(b).sub(scaled, lessened)
     }
 }
