@@ -1,6 +1,8 @@
 //! Products on the emulated array: weights, columns and results are where they should be, and after each dispatch everything rests where
 //! the load has put it.
 
+use super::super::build;
+use super::super::cases::cases;
 use super::super::machine::machine;
 use super::super::plan::plan;
 use super::super::weights::Weights;
@@ -11,6 +13,8 @@ use crate::families::testing::{Random, error};
 use aie_emulator::Rules;
 use aie_emulator::design::{Design, Source};
 use aie_hal::format::instructions::{Instruction, InstructionStream};
+use aie_ops::fit::{self, Fit};
+use aie_ops::table;
 use rstest::rstest;
 
 const COLUMNS: u8 = 4;
@@ -58,8 +62,12 @@ fn rounded(value: f32) -> f32 {
     f32::from_bits((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF_0000)
 }
 
-/// What is multiplied is exact, but for columns, which are rounded to bf16.
 fn run(device: &mut Device, rings: &Rings, problem: &Problem, seed: u32) -> u64 {
+    run_stream(device, &stream_of(rings, problem), problem, seed)
+}
+
+/// What is multiplied is exact, but for columns, which are rounded to bf16.
+fn run_stream(device: &mut Device, stream: &[u8], problem: &Problem, seed: u32) -> u64 {
     let Problem { weights, depth, rows, columns } = *problem;
     let (dtype, mut random) = (weights.dtype(), Random(seed));
     let numbers = random.values(depth * rows, -1.0, 1.0);
@@ -78,7 +86,7 @@ fn run(device: &mut Device, rings: &Rings, problem: &Problem, seed: u32) -> u64 
     // No byte behind the weights may be read: there is none.
     let right = right.iter().map(|value| value.to_bits()).collect();
     let mut buffers = [words_of(&bytes), right, vec![0xAAAA_AAAA; expected.len()]];
-    let ran = device.dispatch(&stream_of(rings, problem), &mut buffers);
+    let ran = device.dispatch(stream, &mut buffers);
     let ran = ran.unwrap_or_else(|error| panic!("{problem:?}: {error}"));
     let found: Vec<f32> = buffers[2].iter().map(|bits| f32::from_bits(*bits)).collect();
     let error = error(&found, &expected);
@@ -114,6 +122,36 @@ fn products_are_right_in_any_order_of_events(
     for (product, data) in products(weights).iter().rev().take(2).zip(1..) {
         run(&mut device, &rings, product, data);
         assert_eq!(locks(&device), at_rest);
+    }
+}
+
+/// Jobs of one column, of which more are sent than a channel queues: each comes with the operand again.
+#[test]
+fn jobs_follow_each_other() {
+    // 16 rows are whole turns, so that nothing is skipped.
+    let problem = problem((Weights::Q4_1, 4096, 192, 1));
+    let jobs = (0..6).map(|job| [32 * job, 32 * job + 16]).collect();
+    let column = Column { batches: 1, blocks: 20, skip: 0, jobs };
+    let rings = rings(problem.weights);
+    let stream = stream(&rings, &problem, &[column]).unwrap();
+    let mut device = Device::of(rings.configured());
+    let at_rest = locks(&device);
+    for seed in [1, 2] {
+        run_stream(&mut device, &stream, &problem, seed);
+        assert_eq!(locks(&device), at_rest);
+    }
+    let source = Source::parse(rings.configured().pdi(), Some(&stream)).unwrap();
+    let design = Design::read(&aie2(), &source).unwrap();
+    assert_eq!((&design.problems[..], &design.doubts[..]), (&[][..], &[][..]));
+}
+
+/// The kernel of a node, as a store gets it: nothing is read or written beside its arguments.
+#[test]
+fn kernels_fit_their_nodes() {
+    let operation = table::lookup("MUL_MAT").unwrap();
+    for case in cases(&aie2()) {
+        let kernel = build(&case.node, &aie2()).unwrap();
+        assert_eq!(fit::check(operation, &case.node, &kernel), Ok(Fit::Fits), "{}", case.name());
     }
 }
 
