@@ -7,6 +7,7 @@
 //! at a time; the memory functions may be called from any thread at any time.
 
 use aie_device_memory::Span;
+use aie_hal::error::Remedy;
 use aie_hal::{Clocks, MemoryPool, OwningProcess};
 use std::fmt::Debug;
 use std::ops::{Deref, Range};
@@ -168,8 +169,13 @@ pub enum AgentError {
     #[error("{0}")]
     OutOfMemory(String),
     /// No further hardware context now; fewer may do.
-    #[error("{0}")]
-    ContextsExhausted(String),
+    #[error("{reason}")]
+    ContextsExhausted {
+        /// Who holds them, as far as the kernel driver says so.
+        reason: String,
+        /// What would give one back, where that is known.
+        remedy: Option<Remedy>,
+    },
     /// A command never signalled, and the kernel driver or this driver gave up on it.
     #[error("{reason}")]
     Timeout {
@@ -192,12 +198,31 @@ pub enum AgentError {
     /// The runtime does not offer this.
     #[error("{0}")]
     Unsupported(String),
+    /// The machine, as it is set up, does not let this process use the device.
+    #[error("{reason}")]
+    Unusable {
+        /// What was tried, and what would have to change.
+        reason: String,
+        /// What would have to change.
+        remedy: Remedy,
+    },
 }
 
 impl AgentError {
     /// A failure of no command in particular.
     pub fn failed(reason: impl Into<String>) -> Self {
         Self::Failed { command: None, reason: reason.into() }
+    }
+
+    /// What would let the device be opened when opening it fails with this.
+    pub fn remedy(&self) -> Option<Remedy> {
+        match self {
+            // The kernel driver locks what it gives to an NPU.
+            Self::OutOfMemory(_) => Some(Remedy::LockableMemory),
+            Self::ContextsExhausted { remedy, .. } => *remedy,
+            Self::Unusable { remedy, .. } => Some(*remedy),
+            Self::Timeout { .. } | Self::Failed { .. } | Self::Lost(_) | Self::Unsupported(_) => None,
+        }
     }
 }
 

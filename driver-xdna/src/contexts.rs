@@ -47,6 +47,6 @@ impl ContextHost for AgentContexts {
     }
 
     fn is_exhausted(&self, error: &AgentError) -> bool {
-        matches!(error, AgentError::ContextsExhausted(_) | AgentError::OutOfMemory(_))
+        matches!(error, AgentError::ContextsExhausted { .. } | AgentError::OutOfMemory(_))
     }
 }

@@ -403,7 +403,7 @@ impl Agent for CpuAgent {
             held.push((*pdi, digest));
         }
         if state.contexts.len() >= state.contexts_left {
-            return Err(AgentError::ContextsExhausted("others hold the rest".into()));
+            return Err(AgentError::ContextsExhausted { reason: "others hold the rest".into(), remedy: None });
         }
         if state.heap_used() + CONTEXT_BYTES > self.info.heap_bytes {
             return Err(AgentError::OutOfMemory("no heap for the command buffers of a context".into()));

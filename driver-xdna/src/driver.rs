@@ -116,7 +116,7 @@ impl Driver for XdnaDriver {
         params.route = params.route.or((route != Route::default()).then_some(route));
         let inventory = self.inventory(route)?;
         let selected = inventory.select(uri)?;
-        let unusable = |reason: String| DriverError::Unusable { uri: uri.to_string(), reason };
+        let unusable = |reason: String| DriverError::Unusable { uri: uri.to_string(), reason, remedy: None };
         let mut devices: Vec<Arc<dyn Device>> = Vec::new();
         let logical = params.logical.map_or(0..params.devices, |number| number..number + 1);
         for npu in &selected {
@@ -130,10 +130,14 @@ impl Driver for XdnaDriver {
                         Sharing::Apart => direct::opened_apart,
                         Sharing::Looking => direct::looked_at,
                     };
-                    open(node, arch, limits::time_limit()).map_err(|cause| unusable(cause.to_string()))?
+                    open(node, arch, limits::time_limit()).map_err(|cause| {
+                        let (reason, remedy) = (cause.to_string(), cause.remedy());
+                        DriverError::Unusable { uri: uri.to_string(), reason, remedy }
+                    })?
                 }
                 Route::Rocr => {
-                    let runtime = self.runtime.as_ref().ok_or_else(|| DriverError::Runtime(NO_RUNTIME.to_owned()))?;
+                    let missing = || DriverError::Runtime { reason: NO_RUNTIME.to_owned(), remedy: None };
+                    let runtime = self.runtime.as_ref().ok_or_else(missing)?;
                     let library = params.libhsa.as_ref().map(|(_, path)| path.as_path());
                     let offered = runtime.npu(library, npu.ordinal, arch)?;
                     offered.ok_or_else(|| unusable("the runtime has no agent for it".to_owned()))?
@@ -184,7 +188,7 @@ mod tests {
         tree.add_npu(0, "0000:c6:00.1", "0x17f0", "0x10");
         for uri in ["xdna:0?runtime=rocr", "xdna:0?libhsa=/opt/rocm/lib"] {
             let error = driver(&tree).open(&DeviceUri::parse(uri).unwrap()).unwrap_err();
-            let DriverError::Runtime(reason) = &error else { panic!("{error}") };
+            let DriverError::Runtime { reason, .. } = &error else { panic!("{error}") };
             assert!(["remove `runtime=rocr`", "with_runtime"].iter().all(|part| reason.contains(part)), "{reason}");
         }
     }

@@ -97,10 +97,12 @@ impl OpenNpu {
         match cause {
             AgentError::Lost(cause) => self.array.lose(cause),
             AgentError::Timeout { reason, .. } => DeviceError::Timeout(format!("{what} never signalled: {reason}")),
-            AgentError::Unsupported(reason) => DeviceError::Unsupported(format!("{what}: {reason}")),
+            AgentError::Unsupported(reason) | AgentError::Unusable { reason, .. } => {
+                DeviceError::Unsupported(format!("{what}: {reason}"))
+            }
             AgentError::Failed { reason, .. }
             | AgentError::OutOfMemory(reason)
-            | AgentError::ContextsExhausted(reason) => DeviceError::Execution(format!("{what}: {reason}")),
+            | AgentError::ContextsExhausted { reason, .. } => DeviceError::Execution(format!("{what}: {reason}")),
         }
     }
 

@@ -273,6 +273,7 @@ impl Inventory {
             return Err(DriverError::Unusable {
                 uri: uri.to_string(),
                 reason: format!("no NPU is usable: {}", list(&self.npus)),
+                remedy: None,
             });
         }
         Ok(usable)
@@ -297,6 +298,7 @@ impl Inventory {
             Some(reason) => Err(DriverError::Unusable {
                 uri: uri.to_string(),
                 reason: format!("NPU {} ({}) is disabled: {reason}", npu.id, npu.name),
+                remedy: None,
             }),
         }
     }
@@ -396,7 +398,7 @@ mod tests {
     #[case("xdna://pci-0000:c0:00.1")]
     fn a_disabled_npu_is_not_replaced_by_another(#[case] text: &str) {
         let error = Inventory::new(four(), None).unwrap().select(&uri(text)).unwrap_err();
-        let DriverError::Unusable { uri: asked, reason } = error else { panic!("{error}") };
+        let DriverError::Unusable { uri: asked, reason, .. } = error else { panic!("{error}") };
         assert_eq!(asked, text);
         let expected = "NPU pci-0000:c0:00.1 (XDNA 2 NPU) is disabled: amdxdna serves PCI device 0000:c0:00.1";
         assert!(reason.starts_with(expected), "{reason}");

@@ -90,7 +90,7 @@ fn creating(uri: String, cause: DriverError) -> DriverError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::DeviceError;
+    use crate::error::{DeviceError, Remedy};
     use crate::mock::MockDriver;
 
     /// A driver that opens no device.
@@ -135,5 +135,6 @@ mod tests {
         let error = DriverRegistry::new().open("one").unwrap_err();
         assert!(error.to_string().ends_with("available in this build: []"), "{error}");
         assert!(matches!(error.cause(), DriverError::UnknownScheme { .. }));
+        assert_eq!(error.remedy(), Some(Remedy::AnotherUri));
     }
 }

@@ -19,7 +19,7 @@ mod reader;
 mod variable;
 
 pub use misnamed::Misnamed;
-pub use reader::{FALSY, Reader, TRUTHY, parse_bytes, switch};
+pub use reader::{FALSY, Problem, Reader, TRUTHY, parse_bytes, switch};
 pub use variable::{Removed, Settings, Variable};
 
 use std::collections::BTreeMap;

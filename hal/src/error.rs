@@ -44,6 +44,8 @@ pub enum DriverError {
         uri: String,
         /// Why, and what would enable it.
         reason: String,
+        /// What would enable it, where that is known.
+        remedy: Option<Remedy>,
     },
     /// A driver or URI parameter is unknown or malformed.
     #[error("`{uri}`: parameter `{name}`: {reason}")]
@@ -56,8 +58,13 @@ pub enum DriverError {
         reason: String,
     },
     /// The runtime below the driver (ROCR, the kernel driver) is missing or fails.
-    #[error("runtime unavailable: {0}")]
-    Runtime(String),
+    #[error("runtime unavailable: {reason}")]
+    Runtime {
+        /// What was tried.
+        reason: String,
+        /// What would make it work, where that is known.
+        remedy: Option<Remedy>,
+    },
     /// Opening the device itself failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -80,6 +87,40 @@ impl DriverError {
             other => other,
         }
     }
+
+    /// What would let the device be opened, where that is known.
+    pub fn remedy(&self) -> Option<Remedy> {
+        match self {
+            Self::InvalidUri { .. }
+            | Self::UnknownScheme { .. }
+            | Self::NoSuchDevice { .. }
+            | Self::InvalidParameter { .. } => Some(Remedy::AnotherUri),
+            Self::Unusable { remedy, .. } | Self::Runtime { remedy, .. } => *remedy,
+            Self::Device(_) => None,
+            Self::Creating { cause, .. } => cause.remedy(),
+        }
+    }
+}
+
+/// What would let a device be opened. Messages say it in words; this is for programs that turn it into a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remedy {
+    /// A URI of a device that there is.
+    AnotherUri,
+    /// The end of the program that holds the device.
+    ReleasedByOthers,
+    /// A restart of the device's firmware.
+    RestartedFirmware,
+    /// A newer kernel driver.
+    NewerKernelDriver,
+    /// An IOMMU that translates the device's addresses.
+    Iommu,
+    /// A higher limit of locked memory.
+    LockableMemory,
+    /// A higher limit of address space.
+    AddressSpace,
+    /// A higher limit of open files.
+    OpenFiles,
 }
 
 /// A request to a device failed.

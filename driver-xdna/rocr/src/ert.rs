@@ -24,6 +24,7 @@ use aie_driver_xdna::agent::{
     PdiRef,
 };
 use aie_hal::MemoryPool;
+use aie_hal::error::Remedy;
 use data_memory::DataMemory;
 use hsa_sys::*;
 use packet_queue::{PACKETS, PAYLOAD_BYTES, PacketQueue, device_address};
@@ -83,8 +84,9 @@ impl ErtAgent {
     /// with a context, which shows how this kernel lets one wait.
     ///
     /// # Errors
-    /// [`AgentError::Unsupported`] when this build of ROCR is not as known, and for a kernel that has no way to wait for a command;
-    /// [`AgentError::ContextsExhausted`] when another program has all of the NPU; [`AgentError::OutOfMemory`].
+    /// [`AgentError::Unsupported`] when this build of ROCR is not as known; [`AgentError::Unusable`] for a kernel that has no way to wait
+    /// for a command, and without addresses for data buffers; [`AgentError::ContextsExhausted`] when another program has all of the NPU;
+    /// [`AgentError::OutOfMemory`].
     pub fn open(
         session: Arc<Session>,
         discovered: Discovered,
@@ -106,7 +108,8 @@ impl ErtAgent {
         let data_bytes = usize::try_from(discovered.info.data_bytes).unwrap_or(usize::MAX / ARENA_FACTOR);
         let data =
             DataMemory::reserve(data_bytes.saturating_mul(ARENA_FACTOR), data_bytes.min(1 << 30)).map_err(|cause| {
-                AgentError::OutOfMemory(format!("addresses for data buffers: {cause} (see `ulimit -v`)"))
+                let reason = format!("addresses for data buffers: {cause} (see `ulimit -v`)");
+                AgentError::Unusable { reason, remedy: Remedy::AddressSpace }
             })?;
         // The first of these is seen by the interposer, which needs ROCR's descriptor.
         let payloads = session.allocate(discovered.kernarg, PACKETS * PAYLOAD_BYTES)?;
@@ -395,7 +398,7 @@ impl ErtAgent {
     /// Finds how this kernel lets one wait for a chain, with a context that does nothing.
     ///
     /// # Errors
-    /// [`AgentError::Unsupported`] for a kernel that has no way, with what was tried; those of the memory and of the context.
+    /// [`AgentError::Unusable`] for a kernel that has no way, with what was tried; those of the memory and of the context.
     fn probe_wait_method(&self) -> Result<(), AgentError> {
         let NopKernel { pdi, instructions } = NopKernel::new(self.info().name == "aie2")?;
         let memory = self.upload(&pdi)?;
@@ -424,8 +427,7 @@ impl ErtAgent {
         let limit = self.accel.limit.min(PROBE_LIMIT);
         let found = find_wait_method(&self.accel.node, context, [command, chain], packet, limit);
         buffers.put_back(Some(context), taken);
-        let Probed { wait_method: method, failure } =
-            found.map_err(|cause| AgentError::Unsupported(cause.to_string()))?;
+        let Probed { wait_method: method, failure } = found.map_err(|cause| cause.of_agent(cause.to_string()))?;
         if let Some(cause) = failure {
             tracing::warn!("{}: an NPU whose test dispatch failed: {cause}; it is used all the same", self.info().name);
         }

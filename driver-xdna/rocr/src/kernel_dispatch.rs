@@ -311,7 +311,7 @@ impl Agent for KernelDispatchAgent {
                 );
                 // The kernel driver's rejection of a context reaches a program as an unspecific error.
                 if status == HSA_STATUS_ERROR_OUT_OF_RESOURCES || !state.contexts.is_empty() {
-                    AgentError::ContextsExhausted(reason)
+                    AgentError::ContextsExhausted { reason, remedy: None }
                 } else {
                     AgentError::failed(reason)
                 }

@@ -71,7 +71,8 @@ impl Runtime for Rocr {
         arch: &Arc<Arch>,
     ) -> Result<Option<Arc<OpenNpu>>, DriverError> {
         let opened = OpenRuntime::open(self.named(library).as_ref());
-        let runtime = opened.map_err(|cause| DriverError::Runtime(cause.to_string()))?;
+        let runtime =
+            opened.map_err(|cause| DriverError::Runtime { reason: cause.to_string(), remedy: cause.remedy() })?;
         // ROCR opens one node, the lowest; agents of later runtimes come in the order of the nodes.
         let index = if runtime.agents().len() == 1 { 0 } else { ordinal };
         Ok(runtime.npu(index, arch))

@@ -13,6 +13,7 @@ use aie_driver_xdna::agent::{Agent, AgentError};
 use aie_driver_xdna::discovery::Machine;
 use aie_driver_xdna::limits::time_limit;
 use aie_driver_xdna::npu::OpenNpu;
+use aie_hal::error::Remedy;
 use aie_hal::{Arch, ArchRegistry, Environment};
 use hsa_sys::HsaApi;
 use parking_lot::{Condvar, Mutex};
@@ -58,6 +59,16 @@ pub enum RuntimeError {
     /// It is used by a session that does not end.
     #[error("an earlier session with ROCR has not ended after {0:?}; restart the program")]
     Closing(Duration),
+}
+
+impl RuntimeError {
+    /// What would make it usable, where that is known.
+    pub(crate) fn remedy(&self) -> Option<Remedy> {
+        match self {
+            Self::Agent(cause) => cause.remedy(),
+            _ => None,
+        }
+    }
 }
 
 struct Open {

@@ -125,11 +125,12 @@ impl AccelDevice {
         let pdis = pdis.ok_or_else(|| AgentError::failed("a PDI that is not in the device heap of this NPU"))?;
         HardwareContext::create(&self.node, self.tiles, &pdis).map_err(|cause| {
             if is_exhausted(&cause) && !self.node.is_gone(&cause) {
-                return AgentError::ContextsExhausted(format!(
-                    "{cause}: the kernel driver has no further hardware context for {} PDIs: {}",
-                    pdis.len(),
-                    why_exhausted(&self.node, held)
-                ));
+                let (why, remedy) = why_exhausted(&self.node, held);
+                let reason = format!(
+                    "{cause}: the kernel driver has no further hardware context for {} PDIs: {why}",
+                    pdis.len()
+                );
+                return AgentError::ContextsExhausted { reason, remedy };
             }
             self.call_error(&cause, &format!("a context for {} PDIs", pdis.len()))
         })

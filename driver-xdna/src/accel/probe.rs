@@ -7,6 +7,7 @@ use super::context::HardwareContext;
 use super::device::ChainError;
 use super::node::Node;
 use crate::agent::{AgentError, Packet, PdiRef};
+use aie_hal::error::Remedy;
 use aie_hal::format::cdo::CdoBuilder;
 use aie_hal::format::instructions::{Header, InstructionWriter};
 use aie_hal::format::pdi;
@@ -61,6 +62,16 @@ pub enum ProbeError {
          each context, AMD's own module has WAIT_CMD: update the kernel or that module"
     )]
     NoMethod(String),
+}
+
+impl ProbeError {
+    /// The same as an error of opening the NPU, in these words.
+    pub fn of_agent(&self, reason: String) -> AgentError {
+        match self {
+            Self::NoMethod(_) => AgentError::Unusable { reason, remedy: Remedy::NewerKernelDriver },
+            Self::Call(_) | Self::Wait(_) => AgentError::Unsupported(reason),
+        }
+    }
 }
 
 /// What the probe found.

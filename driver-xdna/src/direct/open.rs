@@ -22,6 +22,7 @@ use crate::npu::OpenNpu;
 use crate::pinnable::pinnable_bytes;
 use aie_device_memory::Region;
 use aie_hal::Arch;
+use aie_hal::error::Remedy;
 use amdxdna_sys::limits::{DEV_MEM_SIZE, PAGE};
 use amdxdna_sys::recording::{RecordedCall, WRITE};
 use amdxdna_sys::{
@@ -43,7 +44,8 @@ const DRIVER: &[u8] = b"amdxdna";
 /// Opens the NPU of generation `arch` behind the accel node at `path`. `limit` is how long a chain may take.
 ///
 /// # Errors
-/// [`AgentError::Unsupported`] when the kernel lacks something, with what was tried and which setting to look at;
+/// [`AgentError::Unusable`] and [`AgentError::Unsupported`] when the kernel lacks something, with what was tried and which setting to
+/// look at;
 /// [`AgentError::ContextsExhausted`] when another program has all of the NPU; [`AgentError::OutOfMemory`], [`AgentError::Lost`].
 pub fn open(path: &Path, arch: &Arch, limit: Duration) -> Result<DirectAgent, AgentError> {
     let node = Node::open(path).map_err(|cause| rejected_open(path, &cause))?;
@@ -171,18 +173,27 @@ pub(crate) fn looked_at(path: &Path, arch: &Arc<Arch>, limit: Duration) -> Resul
 
 fn rejected_open(path: &Path, cause: &std::io::Error) -> AgentError {
     let path = path.display();
-    AgentError::Unsupported(match cause.raw_os_error() {
+    let (reason, remedy) = match cause.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
-            format!("{path}: {cause}; add the user to the node's group (`ls -l {path}`) and log in again")
+            return AgentError::Unsupported(format!(
+                "{path}: {cause}; add the user to the node's group (`ls -l {path}`) and log in again"
+            ));
         }
-        Some(libc::EMFILE | libc::ENFILE) => format!("{path}: {cause}; see `ulimit -n`"),
-        Some(libc::EBUSY) => format!("{path}: {cause}; another program has it open exclusively (`sudo lsof {path}`)"),
-        _ => format!(
-            "{path} cannot be opened: {cause}; kernels up to 6.19 open an NPU only where it can use the addresses of processes: \
-             turn the IOMMU on in the firmware setup, and boot without `iommu=off`, `iommu=pt` and `amd_iommu=off` \
-             (`sudo dmesg | grep -e amdxdna -e AMD-Vi` shows more)"
+        Some(libc::EMFILE | libc::ENFILE) => (format!("{path}: {cause}; see `ulimit -n`"), Remedy::OpenFiles),
+        Some(libc::EBUSY) => (
+            format!("{path}: {cause}; another program has it open exclusively (`sudo lsof {path}`)"),
+            Remedy::ReleasedByOthers,
         ),
-    })
+        _ => (
+            format!(
+                "{path} cannot be opened: {cause}; kernels up to 6.19 open an NPU only where it can use the addresses of processes: \
+                 turn the IOMMU on in the firmware setup, and boot without `iommu=off`, `iommu=pt` and `amd_iommu=off` \
+                 (`sudo dmesg | grep -e amdxdna -e AMD-Vi` shows more)"
+            ),
+            Remedy::Iommu,
+        ),
+    };
+    AgentError::Unusable { reason, remedy }
 }
 
 /// Any accel node answers DRM's version request; others than amdxdna's must not be sent its requests. Major and minor version of
@@ -250,13 +261,14 @@ fn check_addresses(node: &Arc<Node>) -> Result<(), AgentError> {
         0 | AMDXDNA_INVALID_ADDR => "none".to_owned(),
         address => format!("{address:#x}"),
     };
-    Err(AgentError::Unsupported(format!(
+    let reason = format!(
         "{}: the kernel driver gives a data buffer at {:p} the device address {given}, which is neither that pointer nor an address \
          known beforehand; turn the IOMMU on in the firmware setup and boot without `iommu=pt`, or load amdxdna with \
          `force_iova=1` where the kernel has that parameter (Linux 7.0 and later)",
         node.path().display(),
         bo.host()
-    )))
+    );
+    Err(AgentError::Unusable { reason, remedy: Remedy::Iommu })
 }
 
 /// Runs a kernel that does nothing, and finds out how to wait for it. How it ended does not matter: that it can be waited for does.
@@ -287,10 +299,11 @@ fn round_trip(node: &Arc<Node>, is_aie2: bool, tiles: u32, heap: &Bo, limit: Dur
             } else {
                 ""
             };
-            return AgentError::ContextsExhausted(format!(
-                "{path}: the kernel driver grants no hardware context of {tiles} tiles ({cause}): {}{given_up}",
-                why_exhausted(node, 0)
-            ));
+            let (why, remedy) = why_exhausted(node, 0);
+            let reason = format!(
+                "{path}: the kernel driver grants no hardware context of {tiles} tiles ({cause}): {why}{given_up}"
+            );
+            return AgentError::ContextsExhausted { reason, remedy };
         }
         unsupported(format!("a test context: {cause}"))
     })?;
@@ -307,7 +320,7 @@ fn round_trip(node: &Arc<Node>, is_aie2: bool, tiles: u32, heap: &Bo, limit: Dur
             if destroyed.is_err() {
                 [command, chain].into_iter().for_each(CommandBuffer::leak);
             }
-            Err(unsupported(cause.to_string()))
+            Err(cause.of_agent(format!("{path}: {cause}")))
         }
     }
 }
@@ -334,4 +347,20 @@ fn why_files_are_copied(node: &Arc<Node>, version: (i32, i32)) -> Option<String>
     // SAFETY: the mapping lives longer than the buffer object, which is dropped at once.
     let tried = unsafe { Bo::of_user_memory(node, mapping.address(), PAGE) };
     tried.err().map(|cause| format!("the kernel driver refuses a page of a mapped file: {cause}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case::permission(libc::EACCES, None)]
+    #[case::descriptors(libc::EMFILE, Some(Remedy::OpenFiles))]
+    #[case::held(libc::EBUSY, Some(Remedy::ReleasedByOthers))]
+    #[case::addresses(libc::EINVAL, Some(Remedy::Iommu))]
+    fn what_the_system_rejects_has_a_remedy(#[case] errno: i32, #[case] remedy: Option<Remedy>) {
+        let cause = rejected_open(Path::new("/dev/accel/accel0"), &std::io::Error::from_raw_os_error(errno));
+        assert_eq!(cause.remedy(), remedy, "{cause}");
+    }
 }

@@ -5,6 +5,7 @@ use crate::agent::ContextId;
 use crate::cpu_agent::Call;
 use crate::cpu_agent::rig::*;
 use crate::pool::HEAP_GRANULE;
+use aie_hal::error::Remedy;
 use aie_hal::{Buffer, Device, Executable};
 use rstest::rstest;
 
@@ -58,7 +59,7 @@ fn without_any_context_work_fails_until_there_is_one() {
 
 /// What `create_context` says, once; the next use succeeds, unless the device is lost.
 #[rstest]
-#[case::exhausted(AgentError::ContextsExhausted("as planned".into()))]
+#[case::exhausted(AgentError::ContextsExhausted { reason: "as planned".into(), remedy: None })]
 #[case::no_memory(AgentError::OutOfMemory("as planned".into()))]
 #[case::failed(AgentError::Failed { command: None, reason: "as planned".into() })]
 fn a_context_that_cannot_be_made_fails_the_work_at_most(#[case] error: AgentError) {
@@ -70,7 +71,7 @@ fn a_context_that_cannot_be_made_fails_the_work_at_most(#[case] error: AgentErro
     let outcome = run(&rig, writes(&[&two], &journal));
     match error {
         // The context of the other kernel goes, and then there is room.
-        AgentError::ContextsExhausted(_) | AgentError::OutOfMemory(_) => assert_eq!(outcome, Ok(())),
+        AgentError::ContextsExhausted { .. } | AgentError::OutOfMemory(_) => assert_eq!(outcome, Ok(())),
         _ => assert!(matches!(outcome, Err(DeviceError::Execution(text)) if text.contains("as planned"))),
     }
     run_each(&rig, &[&one, &two], &journal);
@@ -145,13 +146,20 @@ fn a_context_whose_pdis_were_loaded_again_stays_when_the_heap_is_full() {
 
 #[rstest]
 #[case(AgentError::OutOfMemory("x".into()), DeviceError::Execution("a thing: x".into()))]
-#[case(AgentError::ContextsExhausted("x".into()), DeviceError::Execution("a thing: x".into()))]
+#[case(
+    AgentError::ContextsExhausted { reason: "x".into(), remedy: None },
+    DeviceError::Execution("a thing: x".into())
+)]
 #[case(AgentError::Failed { command: None, reason: "x".into() }, DeviceError::Execution("a thing: x".into()))]
 #[case(
     AgentError::Timeout { command: Some(1), reason: "x".into() },
     DeviceError::Timeout("a thing never signalled: x".into())
 )]
 #[case(AgentError::Unsupported("x".into()), DeviceError::Unsupported("a thing: x".into()))]
+#[case(
+    AgentError::Unusable { reason: "x".into(), remedy: Remedy::Iommu },
+    DeviceError::Unsupported("a thing: x".into())
+)]
 #[case(AgentError::Lost("x".into()), DeviceError::Lost("x".into()))]
 fn errors_of_the_agent_become_errors_of_the_device(#[case] cause: AgentError, #[case] expected: DeviceError) {
     let rig = Rig::new();

@@ -19,7 +19,11 @@ fn doctor(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, Strin
 
 #[test]
 fn a_report_is_json_with_levels_and_fixes_and_without_the_user() {
-    let variables = [("GGML_HSA_DEVICES", "bogus://x;mock:aie2p"), ("GGML_HSA_ENABLE_LOG", "banana")];
+    let variables = [
+        ("GGML_HSA_DEVICES", "bogus://x;mock:aie2p"),
+        ("GGML_HSA_ENABLE_LOG", "banana"),
+        ("AIE_HAL_ARCH_PATH", "/no/such/folder"),
+    ];
     let (code, text) = doctor(&["--json"], &variables);
     assert!(!text.contains("jean-luc"), "{text}");
     let report: Value = serde_json::from_str(&text).unwrap();
@@ -29,8 +33,10 @@ fn a_report_is_json_with_levels_and_fixes_and_without_the_user() {
         let found = findings.iter().find(|finding| finding["text"].as_str().unwrap().contains(words));
         found.unwrap_or_else(|| panic!("`{words}` is not in {text}"))
     };
-    assert_eq!(find("available in this build: [xdna, mock]")["level"], "error");
-    assert_eq!(find("`banana` is not valid")["level"], "warning");
+    let rejected = find("available in this build: [xdna, mock]");
+    assert!(rejected["level"] == "error" && rejected["fix"].as_str().unwrap().contains("unset GGML_HSA_DEVICES"));
+    assert_eq!(find("`banana` is not valid")["fix"], "correct it, or `unset GGML_HSA_ENABLE_LOG`");
+    assert_eq!(find("/no/such/folder")["fix"], "correct it, or `unset AIE_HAL_ARCH_PATH`");
     assert_eq!(find("mock:aie2p works; llama.cpp gets it as HSA0")["level"], "ok");
     for finding in findings {
         let bad = matches!(finding["level"].as_str(), Some("warning" | "error"));

@@ -4,7 +4,7 @@ use super::build_defaults::BuildDefaults;
 use super::compiler_output::CompilerOutput;
 use super::compilers::CompilerName;
 use crate::settings::{GGML_HSA_COMPILERS, GGML_HSA_JIT_STDOUT_REDIRECT, GGML_HSA_JIT_VERBOSE};
-use aie_hal::environment::Reader;
+use aie_hal::environment::{Problem, Reader};
 use aie_jit_iron::settings::{
     GGML_HSA_IRON_DIR, GGML_HSA_JIT, GGML_HSA_JIT_COMPILE, GGML_HSA_JIT_MEMORY_MAX, GGML_HSA_JIT_PYTHON,
     GGML_HSA_JIT_TIMEOUT, GGML_HSA_JIT_WORKER, GGML_HSA_JIT_WORKERS,
@@ -70,10 +70,11 @@ fn policy(reader: &mut Reader<'_>, default: JitPolicy) -> JitPolicy {
     let asked = reader.value(&GGML_HSA_JIT, JitPolicy::parse);
     match (asked, reader.switch(&GGML_HSA_JIT_COMPILE)) {
         (Some(JitPolicy::Eager | JitPolicy::Background), Some(false)) => {
-            reader.problems.push(format!(
+            let text = format!(
                 "{GGML_HSA_JIT_COMPILE} is off and {GGML_HSA_JIT} asks for kernels to be compiled; nothing is compiled; \
                  unset one of them"
-            ));
+            );
+            reader.problems.push(Problem { variable: GGML_HSA_JIT_COMPILE.name, text });
             JitPolicy::Off
         }
         (_, Some(false)) => JitPolicy::Off,
@@ -90,7 +91,7 @@ mod tests {
     use aie_hal::Environment;
     use rstest::rstest;
 
-    fn read(pairs: &[(&str, &str)], default: JitPolicy) -> (JitConfig, Vec<String>) {
+    fn read(pairs: &[(&str, &str)], default: JitPolicy) -> (JitConfig, Vec<Problem>) {
         let environment = Environment::from_pairs(pairs.iter().copied());
         let mut reader = Reader::new(&environment);
         let defaults = BuildDefaults { policy: default, cpu_fallback: true, output: CompilerOutput::StandardError };
@@ -179,8 +180,8 @@ mod tests {
             let (jit, problems) = read(&[(name, value)], JitPolicy::Eager);
             assert_eq!(jit, default, "{value}");
             let [problem] = &problems[..] else { panic!("{value}: {problems:?}") };
-            assert!(problem.starts_with(&format!("{name}: `{value}` is not valid; possible: ")), "{problem}");
-            assert!(problem.contains("; possible: ") && problem.ends_with("; it is ignored"), "{problem}");
+            assert!(problem.text.starts_with(&format!("{name}: `{value}` is not valid; possible: ")), "{problem}");
+            assert!(problem.text.contains("; possible: ") && problem.text.ends_with("; it is ignored"), "{problem}");
         }
     }
 }

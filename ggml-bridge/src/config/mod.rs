@@ -32,7 +32,7 @@ use crate::settings::{
 };
 use aie_driver_xdna::route::Route;
 use aie_hal::Environment;
-use aie_hal::environment::{Reader, Variable};
+use aie_hal::environment::{Problem, Reader, Variable};
 use aie_jit_iron::CachePath;
 use aie_jit_iron::settings::{GGML_HSA_F16, GGML_HSA_KERNEL_CACHE_CLEAR, GGML_HSA_KERNEL_DIR};
 use aie_jit_native::Products;
@@ -102,12 +102,12 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads the settings. Returns messages about what was not understood.
-    pub fn read(environment: &Environment) -> (Self, Vec<String>) {
+    /// Reads the settings. Returns what was not understood.
+    pub fn read(environment: &Environment) -> (Self, Vec<Problem>) {
         Self::with_defaults(environment, &BuildDefaults::this())
     }
 
-    fn with_defaults(environment: &Environment, defaults: &BuildDefaults) -> (Self, Vec<String>) {
+    fn with_defaults(environment: &Environment, defaults: &BuildDefaults) -> (Self, Vec<Problem>) {
         let mut reader = Reader::new(environment);
         let config = Self {
             enabled: reader.switch(&GGML_HSA).unwrap_or(true),
@@ -155,7 +155,7 @@ mod tests {
     use aie_jit_native::codegen::LoopForm;
     use rstest::rstest;
 
-    fn read(pairs: &[(&str, &str)]) -> (Config, Vec<String>) {
+    fn read(pairs: &[(&str, &str)]) -> (Config, Vec<Problem>) {
         Config::read(&Environment::from_pairs(pairs.iter().copied()))
     }
 
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(config, Config::default());
         assert_eq!(problems.len(), 11, "{problems:?}");
         let expected = "GGML_HSA_DEVICE_TYPE: `tpu` is not valid; possible: igpu, gpu, accel; it is ignored";
-        assert_eq!(problems[0], expected);
+        assert_eq!(problems[0].text, expected);
     }
 
     #[test]

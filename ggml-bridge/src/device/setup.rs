@@ -22,7 +22,7 @@ pub fn devices(environment: &Environment) -> (Vec<Arc<BackendDevice>>, Option<De
     let (config, problems) = Config::read(environment);
     log::set_verbose(config.verbose);
     environment.misnamed(&settings::ALL).iter().for_each(|misnamed| log::warn(&misnamed.to_string()));
-    problems.iter().for_each(|problem| log::error(problem));
+    problems.iter().for_each(|problem| log::error(&problem.text));
     if !config.enabled {
         requested(&config, &ArchRegistry::builtin()).messages.iter().for_each(Message::log);
         return (Vec::new(), config.device_type, None);

@@ -279,7 +279,7 @@ mod tests {
         let own = [("GGML_HSA_KERNEL_CACHE_DIR", folder.path().to_str().unwrap()), ("GGML_HSA_JIT_WORKERS", "0")];
         let environment = Environment::from_pairs(pairs.iter().copied().chain(own));
         let (config, problems) = Config::read(&environment);
-        assert_eq!(problems, Vec::<String>::new());
+        assert_eq!(problems, []);
         check(&KernelStores::new(&config, &environment));
     }
 

@@ -35,6 +35,15 @@ pub enum Misnamed {
 }
 
 impl Misnamed {
+    /// The name that is set.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Misspelt { name, .. } | Self::Unknown(name) => name,
+            Self::Removed(removed) => removed.name,
+            Self::Older { name, .. } => name,
+        }
+    }
+
     /// What is wrong with a name that is set; `None` when nothing is, or when it is not a name like those of `declared`.
     pub(super) fn check(name: &str, declared: &[Settings]) -> Option<Self> {
         let variables = || declared.iter().flat_map(|settings| settings.variables);

@@ -2,6 +2,7 @@
 
 use super::{Environment, Variable};
 use std::str::FromStr;
+use thiserror::Error;
 
 /// Words that mean yes; other spellings do not.
 pub const TRUTHY: [&str; 10] = ["1", "true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"];
@@ -48,13 +49,23 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
     text[..digits].parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
+/// What is wrong with the value of a variable. It prints as a sentence for the user.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{text}")]
+pub struct Problem {
+    /// The variable's name.
+    pub variable: &'static str,
+    /// Names the variable, the value, and the possible ones.
+    pub text: String,
+}
+
 /// Reads values and collects what was not understood. An empty value counts as not set.
 #[derive(Debug)]
 pub struct Reader<'a> {
     /// What is read.
     pub environment: &'a Environment,
-    /// What was not understood, in sentences that name the variable, the value and the possible ones.
-    pub problems: Vec<String>,
+    /// What was not understood.
+    pub problems: Vec<Problem>,
 }
 
 impl<'a> Reader<'a> {
@@ -69,7 +80,8 @@ impl<'a> Reader<'a> {
         let value = parse(&text);
         if value.is_none() {
             let possible = possible(variable);
-            self.problems.push(format!("{variable}: `{text}` is not valid; possible: {possible}; it is ignored"));
+            let text = format!("{variable}: `{text}` is not valid; possible: {possible}; it is ignored");
+            self.problems.push(Problem { variable: variable.name, text });
         }
         value
     }
@@ -165,7 +177,8 @@ mod tests {
             TOOL_RUN_WORKERS => reader.number(&variable, 0..=256),
             _ => reader.value(&variable, |text| ["json", "csv"].contains(&text).then_some(text.len() as u64)),
         };
-        let problem = format!("{variable}: `{value}` is not valid; possible: {possible}; it is ignored");
+        let text = format!("{variable}: `{value}` is not valid; possible: {possible}; it is ignored");
+        let problem = Problem { variable: variable.name, text };
         assert_eq!((read, reader.problems), (expected, Vec::from_iter((!possible.is_empty()).then_some(problem))));
     }
 }

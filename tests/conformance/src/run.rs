@@ -149,7 +149,7 @@ mod tests {
         }
 
         fn open(&self, uri: &DeviceUri) -> Result<Vec<Arc<dyn Device>>, DriverError> {
-            Err(DriverError::Runtime(format!("`{uri}` has no devices")))
+            Err(DriverError::Runtime { reason: format!("`{uri}` has no devices"), remedy: None })
         }
     }
 

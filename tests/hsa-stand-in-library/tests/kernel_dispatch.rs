@@ -164,7 +164,7 @@ fn contexts_run_out_and_come_back(#[case] agents: &str, #[case] limit: usize) {
     let contexts: Vec<_> = (0..limit).map(|_| rig.context(&[kernel]).unwrap()).collect();
     let error = rig.context(&[kernel]).unwrap_err();
     assert!(
-        matches!(&error, AgentError::ContextsExhausted(reason) if reason.contains(&limit.to_string())),
+        matches!(&error, AgentError::ContextsExhausted { reason, .. } if reason.contains(&limit.to_string())),
         "{error:?}"
     );
     rig.agent.destroy_context(contexts[1]);

@@ -189,9 +189,9 @@ impl Interposer {
         let mut rejected = Vec::new();
         let result = loop {
             if self.placeholders.lock().len() >= SESSIONS {
-                break Err(AgentError::ContextsExhausted(format!(
-                    "it has served {SESSIONS} sessions in this process and can serve no more; restart it"
-                )));
+                let reason =
+                    format!("it has served {SESSIONS} sessions in this process and can serve no more; restart it");
+                break Err(AgentError::ContextsExhausted { reason, remedy: None });
             }
             let (made, observed) = self.observe(None, &mut allocate);
             match (made, observed.buffer) {

@@ -84,7 +84,8 @@ impl Npu {
     /// As [`Driver::open`].
     pub fn open(&self, arches: &ArchRegistry) -> Result<Arc<dyn Device>, DriverError> {
         let devices = XdnaDriver::new(arches.clone()).apart().open(&self.uri)?;
-        devices.into_iter().next().ok_or_else(|| DriverError::Runtime(format!("{} opens no device", self.uri)))
+        let none = || DriverError::Runtime { reason: format!("{} opens no device", self.uri), remedy: None };
+        devices.into_iter().next().ok_or_else(none)
     }
 }
 

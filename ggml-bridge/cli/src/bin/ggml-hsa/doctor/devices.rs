@@ -23,7 +23,9 @@ pub fn open(machine: &Machine) -> Vec<Opening> {
             let has_unused = machine.config.jit.compilers.is_none() && has_any(device.arch());
             Opening::Idle { uri: device.info().uri.to_string(), reason, has_unused }
         }
-        Outcome::Rejected { uri, cause } => Opening::Rejected { uri, reason: cause.cause().to_string() },
+        Outcome::Rejected { uri, cause } => {
+            Opening::Rejected { uri, reason: cause.cause().to_string(), remedy: cause.remedy() }
+        }
     };
     opened.into_iter().map(opening).collect()
 }

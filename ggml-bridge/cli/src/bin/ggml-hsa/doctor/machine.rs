@@ -3,6 +3,9 @@
 use super::opening::Opening;
 use aie_driver_xdna::discovery::machine::{Identity, Owner, ThisProcess};
 use aie_driver_xdna::discovery::{self, Process, Survey};
+use aie_hal::arch::ArchError;
+use aie_hal::environment::Problem;
+use aie_hal::settings::AIE_HAL_ARCH_PATH;
 use aie_hal::{ArchRegistry, Environment};
 use ggml_hsa::config::Config;
 use std::fs;
@@ -25,7 +28,7 @@ pub struct Machine {
     /// The settings in the environment.
     pub config: Config,
     /// What is wrong with the settings.
-    pub problems: Vec<String>,
+    pub problems: Vec<Problem>,
     /// The generations that are known.
     pub arches: ArchRegistry,
     /// The folder of this program, below the root.
@@ -41,9 +44,10 @@ impl Machine {
     pub fn this(library: Option<PathBuf>) -> Self {
         let (arches, problems) = ArchRegistry::from_environment();
         let program = std::env::current_exe().ok();
+        let of_arches = |cause: &ArchError| Problem { variable: AIE_HAL_ARCH_PATH.name, text: cause.to_string() };
         let machine = Self::new("/".into(), Arc::new(Anonymous), Environment::process().clone(), arches);
         Self {
-            problems: [machine.problems, problems.iter().map(ToString::to_string).collect()].concat(),
+            problems: machine.problems.into_iter().chain(problems.iter().map(of_arches)).collect(),
             programs: program.and_then(|program| program.parent().map(Path::to_path_buf)),
             library,
             ..machine

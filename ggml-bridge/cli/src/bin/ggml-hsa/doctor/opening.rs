@@ -1,5 +1,7 @@
 //! What became of a device that a run would open.
 
+use aie_hal::error::Remedy;
+
 /// What became of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Opening {
@@ -25,5 +27,7 @@ pub enum Opening {
         uri: String,
         /// Why.
         reason: String,
+        /// What would open it, where that is known.
+        remedy: Option<Remedy>,
     },
 }

@@ -5,6 +5,7 @@ use super::super::machine::Machine;
 use super::super::opening::Opening;
 use aie_driver_xdna::SCHEME;
 use aie_driver_xdna::discovery::{LOCK_MORE, Warning};
+use aie_hal::error::Remedy;
 use aie_jit_iron::JitPolicy;
 use ggml_hsa::settings::{GGML_HSA, GGML_HSA_DEVICES};
 
@@ -76,13 +77,13 @@ pub fn opened(machine: &Machine) -> Vec<Finding> {
     let Some(open) = machine.open else {
         return vec![Finding::note("open", "nothing was opened (--closed)")];
     };
-    let mut findings: Vec<Finding> = Vec::new();
+    let (mut findings, mut offered): (Vec<Finding>, usize) = Default::default();
     for opening in open(machine) {
         findings.push(match opening {
             Opening::Offered { uri, copied } => {
-                let number = findings.iter().filter(|finding| finding.text.contains(" as HSA")).count();
                 let way = copied.map_or("used where they are mapped".to_owned(), |why| format!("copied, because {why}"));
-                Finding::ok("open", format!("{uri} works; llama.cpp gets it as HSA{number}; models are {way}"))
+                offered += 1;
+                Finding::ok("open", format!("{uri} works; llama.cpp gets it as HSA{}; models are {way}", offered - 1))
             }
             Opening::Idle { uri, reason, has_unused } => Finding::error(
                 "open",
@@ -99,9 +100,8 @@ pub fn opened(machine: &Machine) -> Vec<Finding> {
                      `export GGML_HSA_KERNEL_DIR=DIR`"
                 },
             ),
-            Opening::Rejected { uri, reason } => {
-                let fix = fix_of(&reason);
-                Finding::error("open", format!("{uri}: {reason}"), fix)
+            Opening::Rejected { uri, reason, remedy } => {
+                Finding::error("open", format!("{uri}: {reason}"), fix_of(remedy))
             }
         });
     }
@@ -113,40 +113,28 @@ pub fn opened(machine: &Machine) -> Vec<Finding> {
     findings
 }
 
-const CORRECT_URI: &str =
-    "correct GGML_HSA_DEVICES with a URI that `ggml-hsa devices` lists, or `unset GGML_HSA_DEVICES`";
-
-/// The command for what opening says, whose message has the whole story.
-fn fix_of(reason: &str) -> String {
-    let fixes = [
-        (
-            "another program holds the NPU",
-            "stop the program that `sudo lsof /dev/accel/accel*` shows, or close what uses the NPU",
-        ),
-        (
-            "makes no context any more",
-            "`sudo modprobe -r amdxdna; sudo modprobe amdxdna`, which starts the NPU's firmware anew, or restart the machine",
-        ),
-        (
-            "has it open exclusively",
-            "stop the program that `sudo lsof /dev/accel/accel*` shows, or close what uses the NPU",
-        ),
-        ("no driver for scheme", CORRECT_URI),
-        ("invalid device URI", CORRECT_URI),
-        ("parameter `", CORRECT_URI),
-        ("no device for", CORRECT_URI),
-        (
-            "no way to wait for a command",
-            "update the kernel to 6.14 or later, or AMD's module (https://github.com/amd/xdna-driver), and restart",
-        ),
-        (
-            "IOMMU on",
+/// How to fix what keeps a device from being opened, whose message has the whole story.
+fn fix_of(remedy: Option<Remedy>) -> &'static str {
+    match remedy {
+        Some(Remedy::AnotherUri) => {
+            "correct GGML_HSA_DEVICES with a URI that `ggml-hsa devices` lists, or `unset GGML_HSA_DEVICES`"
+        }
+        Some(Remedy::ReleasedByOthers) => {
+            "stop the program that `sudo lsof /dev/accel/accel*` shows, or close what uses the NPU"
+        }
+        Some(Remedy::RestartedFirmware) => {
+            "`sudo modprobe -r amdxdna; sudo modprobe amdxdna`, which starts the NPU's firmware anew, or restart the machine"
+        }
+        Some(Remedy::NewerKernelDriver) => {
+            "update the kernel to 6.14 or later, or AMD's module (https://github.com/amd/xdna-driver), and restart"
+        }
+        Some(Remedy::Iommu) => {
             "turn the IOMMU (AMD-Vi) on in the firmware setup, and start the kernel without `iommu=off`, `iommu=pt` and \
-             `amd_iommu=off`",
-        ),
-        ("ulimit -l", LOCK_MORE),
-        ("ulimit -n", "`ulimit -n 4096`"),
-    ];
-    let known = fixes.iter().find(|(words, _)| reason.contains(words)).map(|(_, fix)| (*fix).to_owned());
-    known.unwrap_or_else(|| "the message says what to do; `sudo dmesg | grep amdxdna` may say more".to_owned())
+             `amd_iommu=off`"
+        }
+        Some(Remedy::LockableMemory) => LOCK_MORE,
+        Some(Remedy::AddressSpace) => "`ulimit -v unlimited`",
+        Some(Remedy::OpenFiles) => "`ulimit -n 4096`",
+        None => "the message says what to do; `sudo dmesg | grep amdxdna` may say more",
+    }
 }

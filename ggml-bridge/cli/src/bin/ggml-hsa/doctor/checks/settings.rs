@@ -5,7 +5,7 @@ use super::super::machine::Machine;
 use aie_driver_rocr::settings::{AIE_HAL_LIBHSA_PATH, IREE_HAL_AMDGPU_LIBHSA_PATH};
 use aie_driver_xdna::selection::Inventory;
 use aie_driver_xdna::settings::AIE_HAL_VISIBLE_DEVICES;
-use aie_hal::environment::Variable;
+use aie_hal::environment::{Problem, Variable};
 use aie_jit_iron::settings::{
     GGML_HSA_IRON_DIR, GGML_HSA_JIT_WORKER, GGML_HSA_KERNEL_DIR, MLIR_AIE_INSTALL_DIR, PEANO_INSTALL_DIR,
 };
@@ -15,15 +15,12 @@ use std::fs;
 /// Values that have no meaning, and names that are no setting's.
 pub fn values(machine: &Machine) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for problem in &machine.problems {
-        // Messages begin with the variable's name.
-        let name = problem.split([':', ' ']).next().unwrap_or_default();
-        findings.push(Finding::warning("settings", problem.clone(), format!("correct it, or `unset {name}`")));
+    for Problem { variable, text } in &machine.problems {
+        findings.push(Finding::warning("settings", text, format!("correct it, or `unset {variable}`")));
     }
     for misnamed in machine.environment.misnamed(&ALL) {
-        let text = misnamed.to_string();
-        let name = text.split(' ').next().unwrap_or_default().to_owned();
-        findings.push(Finding::warning("settings", text, format!("correct its name, or `unset {name}`")));
+        let fix = format!("correct its name, or `unset {}`", misnamed.name());
+        findings.push(Finding::warning("settings", misnamed.to_string(), fix));
     }
     if findings.is_empty() {
         findings.push(Finding::ok("settings", "every variable that is set is a setting with a valid value"));

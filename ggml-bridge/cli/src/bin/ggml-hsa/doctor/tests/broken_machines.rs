@@ -267,7 +267,7 @@ pub const MACHINES: &[Broken] = &[
     row(
         "another program that holds all of the NPU",
         |rig| {
-            rig.opening("rejected: the kernel driver grants no hardware context of 8 tiles: another program holds the NPU; stop it")
+            rig.opening("rejected ReleasedByOthers: the kernel driver grants no hardware context of 8 tiles: another program holds the NPU; stop it")
         },
         ("open", Error),
         ("grants no hardware context", "sudo lsof /dev/accel/accel*"),
@@ -275,14 +275,16 @@ pub const MACHINES: &[Broken] = &[
     ),
     row(
         "a kernel without a way to wait",
-        |rig| rig.opening("rejected: a test dispatch: this kernel has no way to wait for a command"),
+        |rig| rig.opening("rejected NewerKernelDriver: a test dispatch: this kernel has no way to wait for a command"),
         ("open", Error),
         ("no way to wait", "update the kernel to 6.14"),
         |rig| rig.opens(),
     ),
     row(
         "a kernel that rejects the process's addresses",
-        |rig| rig.opening("rejected: /dev/accel/accel0 cannot be opened: turn the IOMMU on in the firmware setup"),
+        |rig| {
+            rig.opening("rejected Iommu: /dev/accel/accel0 cannot be opened: turn the IOMMU on in the firmware setup")
+        },
         ("open", Error),
         ("cannot be opened", "AMD-Vi"),
         |rig| rig.opens(),
@@ -318,7 +320,7 @@ pub const MACHINES: &[Broken] = &[
         "a device URI of no driver",
         |rig| {
             rig.set("GGML_HSA_DEVICES", "bogus://x");
-            rig.opening("rejected: no driver for scheme `bogus` in `bogus://x`; available in this build: [xdna, mock]");
+            rig.opening("rejected AnotherUri: no driver for scheme `bogus` in `bogus://x`; available in this build: [xdna, mock]");
         },
         ("open", Error),
         ("available in this build", "unset GGML_HSA_DEVICES"),

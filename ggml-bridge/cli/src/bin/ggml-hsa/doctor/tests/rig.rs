@@ -4,6 +4,7 @@ use super::super::machine::Machine;
 use super::super::opening::Opening;
 use aie_driver_xdna::discovery::Process;
 use aie_driver_xdna::discovery::machine::{Identity, Owner};
+use aie_hal::error::Remedy;
 use aie_hal::{ArchRegistry, Environment};
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,8 +24,10 @@ pub const LOADER: &str = "/usr/lib/x86_64-linux-gnu/libggml.so.0.27.0";
 pub const HERE: u8 = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
 /// The functions of a backend that matter here.
 pub const BACKEND: &[&str] = &["ggml_backend_init"];
-/// What opening the NPU gives: nothing, or `idle` or `rejected`, and a reason.
+/// What opening the NPU gives: nothing, or `idle` or `rejected` with the name of a remedy, and a reason.
 const OPENING: &str = "/opening";
+/// Those that the table has.
+const REMEDIES: [Remedy; 4] = [Remedy::AnotherUri, Remedy::ReleasedByOthers, Remedy::NewerKernelDriver, Remedy::Iommu];
 
 /// Who uses the machine.
 #[derive(Debug, Clone)]
@@ -232,6 +235,9 @@ fn open(machine: &Machine) -> Vec<Opening> {
         Some((idle, reason)) if idle.starts_with("idle") => {
             Opening::Idle { uri, reason: reason.to_owned(), has_unused: idle.ends_with("unused") }
         }
-        Some((_, reason)) => Opening::Rejected { uri, reason: reason.to_owned() },
+        Some((rejected, reason)) => {
+            let named = |remedy: &Remedy| rejected.ends_with(&format!("{remedy:?}"));
+            Opening::Rejected { uri, reason: reason.to_owned(), remedy: REMEDIES.into_iter().find(named) }
+        }
     }]
 }
