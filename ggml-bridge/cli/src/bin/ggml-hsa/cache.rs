@@ -1,7 +1,8 @@
 //! `ggml-hsa cache`: lists, verifies, prunes and clears the cache of compiled kernels.
 
+use crate::Ended;
 use crate::cache_table::table;
-use crate::output::{complain, counted, json, say};
+use crate::surroundings::arches;
 use aie_hal::environment::parse_bytes;
 use aie_hal::{ArchRegistry, Environment};
 use aie_jit_iron::clear::{Cleared, Limits, clear, prune};
@@ -11,7 +12,8 @@ use aie_jit_native::NativeCompiler;
 use aie_ops::compiler::{KernelCompiler, ReferenceCompiler};
 use clap::{Args, Subcommand};
 use ggml_hsa::config::Config;
-use std::path::PathBuf;
+use ggml_hsa_cli::output::{complain, counted, say, show};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,28 +65,20 @@ fn size(text: &str) -> Result<u64, String> {
 }
 
 /// Runs the command.
-pub fn run(arguments: &CacheArguments) -> ExitCode {
+pub fn run(arguments: &CacheArguments) -> Ended {
     let path = arguments.dir.clone().unwrap_or_else(|| CachePath::of(Environment::process()).path().to_owned());
-    let (arches, problems) = ArchRegistry::from_environment();
-    problems.iter().for_each(complain);
-    let result = match &arguments.action {
-        Action::Clear => clear(&path).map_err(|cause| cause.to_string()).map(|done| cleared(arguments, &done)),
-        Action::List => inventory(arguments, path, &arches, Care::Quick),
-        Action::Verify => inventory(arguments, path, &arches, Care::Whole),
+    let arches = arches();
+    match &arguments.action {
+        Action::Clear => Ok(cleared(arguments, &clear(&path)?)),
+        Action::List => inventory(arguments, &path, &arches, Care::Quick),
+        Action::Verify => inventory(arguments, &path, &arches, Care::Whole),
         Action::Prune { older_than, max_size } => {
             let age = older_than.map(|days| Duration::from_secs(days.saturating_mul(SECONDS_PER_DAY)));
             let limits = Limits { age, bytes: *max_size };
-            KernelCache::existing(&path).map_err(|cause| cause.to_string()).and_then(|cache| {
-                let Some(cache) = cache else { return Ok(nothing(arguments, &path)) };
-                let done = prune(&cache, &compilers(), &arches, &limits).map_err(|cause| cause.to_string())?;
-                Ok(cleared(arguments, &done))
-            })
+            let Some(cache) = KernelCache::existing(&path)? else { return Ok(nothing(arguments, &path)) };
+            Ok(cleared(arguments, &prune(&cache, &compilers(), &arches, &limits)?))
         }
-    };
-    result.unwrap_or_else(|cause| {
-        complain(&cause);
-        ExitCode::from(2)
-    })
+    }
 }
 
 /// The compilers whose present state is known without starting anything: kernels of others are not checked.
@@ -94,41 +88,34 @@ pub fn compilers() -> [Arc<dyn KernelCompiler>; 2] {
     [Arc::new(native), Arc::new(ReferenceCompiler)]
 }
 
-fn inventory(arguments: &CacheArguments, path: PathBuf, arches: &ArchRegistry, care: Care) -> Result<ExitCode, String> {
-    let cache = KernelCache::existing(&path).map_err(|cause| cause.to_string())?;
-    let Some(cache) = cache else { return Ok(nothing(arguments, &path)) };
-    let inventory = Inventory::take(&cache, &compilers(), arches, care).map_err(|cause| cause.to_string())?;
-    if arguments.json {
-        json(&inventory);
-    } else {
-        say(&table(&inventory, &path));
+fn inventory(arguments: &CacheArguments, path: &Path, arches: &ArchRegistry, care: Care) -> Ended {
+    let Some(cache) = KernelCache::existing(path)? else { return Ok(nothing(arguments, path)) };
+    let inventory = Inventory::take(&cache, &compilers(), arches, care)?;
+    show(arguments.json, &inventory, |inventory| {
+        say(&table(inventory, path));
         for path in &inventory.foreign {
             say(&format!("not written by the kernel store: {}", path.display()));
         }
-    }
+    });
     let damaged = inventory.items.iter().any(|item| matches!(item.state, State::Damaged { .. }));
     Ok(if damaged && care == Care::Whole { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn cleared(arguments: &CacheArguments, done: &Cleared) -> ExitCode {
-    if arguments.json {
-        json(done);
-    } else {
+    show(arguments.json, done, |done| {
         say(&format!("removed {}, {}", counted(done.items, "entry"), counted(done.bytes, "byte")));
         for path in &done.kept {
             say(&format!("left in place, not written by the kernel store: {}", path.display()));
         }
-    }
+    });
     done.failed.iter().for_each(complain);
     if done.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn nothing(arguments: &CacheArguments, path: &std::path::Path) -> ExitCode {
-    if arguments.json {
-        json(&Inventory::default());
-    } else {
+fn nothing(arguments: &CacheArguments, path: &Path) -> ExitCode {
+    show(arguments.json, &Inventory::default(), |_| {
         let what = if path.exists() { "is empty" } else { "does not exist" };
         say(&format!("no cache: {} {what}", path.display()));
-    }
+    });
     ExitCode::SUCCESS
 }

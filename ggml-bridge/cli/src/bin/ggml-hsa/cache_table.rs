@@ -1,18 +1,15 @@
 //! The content of a cache as a table for people.
 
 use aie_jit_iron::inventory::{Inventory, Item, State};
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, Table};
+use ggml_hsa_cli::output;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A row per entry, and the sums below it.
 pub fn table(inventory: &Inventory, root: &Path) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_header(["kernel", "for", "compiler", "bytes", "age", "ms", "state"]);
-    for item in &inventory.items {
-        table.add_row([
+    let rows = inventory.items.iter().map(|item| {
+        [
             item.kernel.clone(),
             item.arch.clone(),
             item.compiler.clone(),
@@ -20,13 +17,9 @@ pub fn table(inventory: &Inventory, root: &Path) -> String {
             if item.made == 0 { String::new() } else { age(now.saturating_sub(item.made)) },
             if is_kernel(item) { item.milliseconds.to_string() } else { String::new() },
             state(&item.state),
-        ]);
-    }
-    for index in [3, 4, 5] {
-        if let Some(column) = table.column_mut(index) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
+        ]
+    });
+    let table = output::table(&["kernel", "for", "compiler", "bytes", "age", "ms", "state"], &[3, 4, 5], rows);
     let count = |wanted: fn(&State) -> bool| inventory.items.iter().filter(|item| wanted(&item.state)).count();
     format!(
         "{table}\n{}: {} good, {} stale, {} damaged, {} failed, {} bytes",

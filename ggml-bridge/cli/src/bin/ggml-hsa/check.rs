@@ -5,8 +5,8 @@
 
 mod stack;
 
+use crate::Ended;
 use crate::disassemble::{self, KernelFiles};
-use crate::output::{complain, counted, json, say};
 use aie_emulator::design::{Design, Problem};
 use aie_emulator::{Array, NoHost, Rules, Undefined};
 use aie_hal::Arch;
@@ -14,6 +14,7 @@ use aie_hal::format::pdi::Pdi;
 use aie_isa::Isa;
 use aie_jit_native::check::{Program, Severity, check};
 use clap::Args;
+use ggml_hsa_cli::output::{counted, say, show};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -70,20 +71,10 @@ struct Found {
 }
 
 /// Runs the command.
-pub fn run(arguments: &CheckArguments) -> ExitCode {
-    let report = match report(arguments) {
-        Ok(report) => report,
-        Err(cause) => {
-            complain(&cause);
-            return ExitCode::from(2);
-        }
-    };
-    if arguments.json {
-        json(&report);
-    } else {
-        print(&report);
-    }
-    if report.errors == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+pub fn run(arguments: &CheckArguments) -> Ended {
+    let report = report(arguments)?;
+    show(arguments.json, &report, print);
+    Ok(if report.errors == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn report(arguments: &CheckArguments) -> Result<Report, String> {

@@ -3,7 +3,8 @@
 //! The list is the library's own: [`requested`] chooses, [`outcomes`] opens, as they do when llama.cpp loads
 //! `libggml-hsa.so` in the same environment, except that nothing runs on an NPU here. Nothing is compiled.
 
-use crate::output::{Shade, complain, json, say, shaded};
+use crate::Ended;
+use crate::surroundings::{arches, config};
 use aie_driver_xdna::discovery::FoundNpu;
 use aie_driver_xdna::selection::Inventory;
 use aie_driver_xdna::settings::AIE_HAL_VISIBLE_DEVICES;
@@ -16,6 +17,7 @@ use ggml_hsa::device::requested::{Message, requested};
 use ggml_hsa::kernels::kernel_store::KernelStores;
 use ggml_hsa::kernels::outcome::{Outcome, outcomes};
 use ggml_hsa::settings::{GGML_HSA, GGML_HSA_DEVICES};
+use ggml_hsa_cli::output::{Shade, complain, say, shaded, show};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -105,14 +107,9 @@ struct Row {
 }
 
 /// Runs the command.
-pub fn run(arguments: &DevicesArguments) -> ExitCode {
+pub fn run(arguments: &DevicesArguments) -> Ended {
     let environment = Environment::process();
-    let (mut config, problems) = Config::read(environment);
-    problems.iter().for_each(complain);
-    // A list does not empty caches.
-    config.cache_clear = false;
-    let (arches, problems) = ArchRegistry::from_environment();
-    problems.iter().for_each(complain);
+    let (config, arches) = (config(environment), arches());
     let requested = requested(&config, &arches);
     let inventory = XdnaDriver::new(arches.clone()).inventory(config.route).unwrap_or_else(|cause| {
         complain(&cause);
@@ -126,17 +123,15 @@ pub fn run(arguments: &DevicesArguments) -> ExitCode {
     let mut rows = rows(&inventory, &requested.uris, opened, &config);
     rows.extend(simulated(&arches, &rows));
     let offered = rows.iter().any(|row| row.state == State::Offered);
-    if arguments.json {
-        json(&rows);
-    } else {
-        print(&rows);
+    show(arguments.json, &rows, |rows| {
+        print(rows);
         if !offered && !arguments.closed {
             say(&"\nllama.cpp would be offered no device.");
             requested.messages.iter().for_each(explain);
         }
-    }
+    });
     let enough = offered || (arguments.closed && rows.iter().any(|row| row.state == State::Usable));
-    if enough { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Ok(if enough { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// A message of the choice that the list itself does not show.

@@ -1,13 +1,15 @@
 //! `ggml-hsa disassemble`: what a kernel's files configure and do, as text, JSON or a drawing.
 
+use crate::Ended;
 use crate::kernel_files::{self, in_file};
-use crate::output::{complain, json, say};
+use crate::surroundings::arches;
 use aie_emulator::design::{Design, Shown, Source, svg};
+use aie_hal::Arch;
 use aie_hal::format::instructions::InstructionStream;
 use aie_hal::format::pdi::Pdi;
-use aie_hal::{Arch, ArchRegistry};
 use clap::Args;
-use std::path::{Path, PathBuf};
+use ggml_hsa_cli::output::{say, show, write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -64,14 +66,26 @@ fn tile(text: &str) -> Result<(u8, u8), String> {
 }
 
 /// Runs the command.
-pub fn run(arguments: &DisassembleArguments) -> ExitCode {
-    match show(arguments) {
-        Ok(code) => code,
-        Err(cause) => {
-            complain(&cause);
-            ExitCode::from(2)
-        }
+pub fn run(arguments: &DisassembleArguments) -> Ended {
+    let read = |arch: &Arch, source: &Source<'_>| Design::read(arch, source).map_err(|cause| cause.to_string());
+    let design = with_source(&arguments.files, read)?;
+    if let Some((column, row)) = arguments.tile.iter().find(|(column, row)| design.tile(*column, *row).is_none()) {
+        let tiles: Vec<String> = design.tiles.iter().map(|tile| tile.position.to_string()).collect();
+        let tiles = tiles.join(", ");
+        return Err(format!("the kernel does not configure a tile ({column},{row}); it does: {tiles}").into());
     }
+    if let Some(path) = &arguments.svg {
+        let pdi = &arguments.files.pdi;
+        let name = pdi.file_name().unwrap_or(pdi.as_os_str());
+        write(path, &svg(&design, &name.to_string_lossy()))?;
+    }
+    if arguments.json || arguments.svg.is_none() {
+        show(arguments.json, &design, |design| {
+            let shown = Shown { design, code: !arguments.no_code, tiles: &arguments.tile };
+            say(&shown.to_string().trim_end());
+        });
+    }
+    Ok(if design.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Reads the files, and hands them on with their generation.
@@ -91,36 +105,9 @@ pub fn with_source<T>(
     look(&arch, &Source { pdi, stream })
 }
 
-fn show(arguments: &DisassembleArguments) -> Result<ExitCode, String> {
-    let read = |arch: &Arch, source: &Source<'_>| Design::read(arch, source).map_err(|cause| cause.to_string());
-    let design = with_source(&arguments.files, read)?;
-    if let Some((column, row)) = arguments.tile.iter().find(|(column, row)| design.tile(*column, *row).is_none()) {
-        let tiles: Vec<String> = design.tiles.iter().map(|tile| tile.position.to_string()).collect();
-        return Err(format!("the kernel does not configure a tile ({column},{row}); it does: {}", tiles.join(", ")));
-    }
-    if let Some(path) = &arguments.svg {
-        let pdi = &arguments.files.pdi;
-        let name = pdi.file_name().unwrap_or(pdi.as_os_str());
-        let drawing = svg(&design, &name.to_string_lossy());
-        if path == Path::new("-") {
-            say(&drawing.trim_end());
-        } else {
-            std::fs::write(path, drawing).map_err(|cause| format!("{} cannot be written: {cause}", path.display()))?;
-        }
-    }
-    if arguments.json {
-        json(&design);
-    } else if arguments.svg.is_none() {
-        let shown = Shown { design: &design, code: !arguments.no_code, tiles: &arguments.tile };
-        say(&shown.to_string().trim_end());
-    }
-    Ok(if design.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
 /// The generation that was asked for, or else the one that the stream is for.
 fn arch(files: &KernelFiles, stream: Option<&InstructionStream<'_>>) -> Result<Arc<Arch>, String> {
-    let (arches, problems) = ArchRegistry::from_environment();
-    problems.iter().for_each(complain);
+    let arches = arches();
     let names = || arches.names().collect::<Vec<_>>().join(", ");
     if let Some(name) = &files.arch {
         return arches.get(name).ok_or_else(|| format!("there is no generation `{name}`; --arch can be: {}", names()));

@@ -2,17 +2,19 @@
 //!
 //! It goes the way of every kernel: loaded and dispatched through the HAL, with the validation layer in front of the driver.
 
+use crate::Ended;
 use crate::dispatch_progress::Progress;
 use crate::kernel_files;
-use crate::output::{complain, counted, json, say};
+use crate::surroundings::arches;
 use aie_driver_xdna::route::Route;
 use aie_hal::artifact::ArtifactError;
 use aie_hal::{
-    Arch, ArchRegistry, Buffer, BufferParams, BufferRef, CommandList, Device, DeviceUri, Executable, KernelArtifact,
-    Submission, TimelinePoint,
+    Arch, Buffer, BufferParams, BufferRef, CommandList, Device, DeviceUri, Executable, KernelArtifact, Submission,
+    TimelinePoint,
 };
 use clap::{Args, ValueEnum};
 use ggml_hsa::device::drivers;
+use ggml_hsa_cli::output::{complain, counted, say, show};
 use serde::{Deserialize, Serialize};
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -183,23 +185,17 @@ struct OutputReport {
 const SHOWN: usize = 32;
 
 /// Runs the command.
-pub fn run(arguments: &DispatchArguments) -> ExitCode {
-    let prepared = match Prepared::new(arguments) {
-        Ok(prepared) => prepared,
-        Err(error) => {
-            complain(&error);
-            return ExitCode::from(2);
+pub fn run(arguments: &DispatchArguments) -> Ended {
+    Ok(match Prepared::new(arguments)?.run(arguments) {
+        Ok(report) => {
+            show(arguments.json, &report, print);
+            ExitCode::SUCCESS
         }
-    };
-    match prepared.run(arguments) {
-        Ok(report) if arguments.json => json(&report),
-        Ok(report) => print(&report),
-        Err(error) => {
-            complain(&error);
-            return ExitCode::FAILURE;
+        Err(cause) => {
+            complain(&cause);
+            ExitCode::FAILURE
         }
-    }
-    ExitCode::SUCCESS
+    })
 }
 
 /// The kernel in the files that were given.
@@ -240,8 +236,6 @@ struct Prepared {
 
 impl Prepared {
     fn new(arguments: &DispatchArguments) -> Result<Self, Box<dyn Error>> {
-        let (arches, problems) = ArchRegistry::from_environment();
-        problems.iter().for_each(complain);
         let is_simulated = DeviceUri::parse(&arguments.device)?.scheme() == aie_driver_mock::SCHEME;
         let trace = is_simulated.then(NamedTempFile::new).transpose()?;
         let uri = match &trace {
@@ -260,7 +254,7 @@ impl Prepared {
             }
             None => arguments.device.clone(),
         };
-        let devices = drivers::registry(arches, Route::default(), true).open(&uri)?;
+        let devices = drivers::registry(arches(), Route::default(), true).open(&uri)?;
         let device = devices.into_iter().next().ok_or_else(|| format!("`{}` names no device", arguments.device))?;
         let artifact = artifact(arguments, device.arch())?;
         let roles = arguments.roles(artifact.argument_count())?;

@@ -1,8 +1,8 @@
 //! What `ggml-hsa dispatch` says while a kernel runs: the emulated array takes minutes for what an NPU does in milliseconds.
 
-use crate::output::complain;
 use aie_hal::{DeviceError, Semaphore, WaitError};
-use indicatif::{ProgressBar, ProgressStyle};
+use ggml_hsa_cli::output::{complain, with_template};
+use indicatif::ProgressBar;
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
@@ -45,14 +45,7 @@ impl Progress {
             return complain(&text);
         }
         self.next = elapsed + Duration::from_secs(1);
-        let line = self.line.get_or_insert_with(|| {
-            let line = ProgressBar::new_spinner();
-            // The template is a constant that indicatif understands; without it the line has another look.
-            match ProgressStyle::with_template("{msg}") {
-                Ok(style) => line.with_style(style),
-                Err(_) => line,
-            }
-        });
+        let line = self.line.get_or_insert_with(|| with_template(ProgressBar::new_spinner(), "{msg}"));
         line.set_message(text);
         line.tick();
     }

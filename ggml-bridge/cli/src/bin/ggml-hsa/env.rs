@@ -1,8 +1,9 @@
 //! `ggml-hsa env`: prints the variables with which programs of llama.cpp load the library.
 
-use crate::output::{complain, json, say};
+use crate::Ended;
 use crate::surroundings::Choice;
 use clap::{Args, ValueEnum};
+use ggml_hsa_cli::output::{say, show};
 use serde_json::{Map, Value};
 use std::process::ExitCode;
 
@@ -59,32 +60,19 @@ impl Shell {
 }
 
 /// Runs the command.
-pub fn run(arguments: &EnvArguments) -> ExitCode {
-    let variables = match arguments.choice.variables() {
-        Ok(variables) => variables,
-        Err(cause) => {
-            complain(&cause);
-            return ExitCode::from(2);
-        }
-    };
+pub fn run(arguments: &EnvArguments) -> Ended {
     let mut texts = Vec::new();
-    for (name, value) in variables {
-        match value.into_string() {
-            Ok(text) if !text.contains('\n') => texts.push((name, text)),
-            _ => {
-                complain(&format!(
-                    "the path for {name} is no text of one line; use `ggml-hsa run`, or move the library"
-                ));
-                return ExitCode::from(2);
-            }
-        }
+    for (name, value) in arguments.choice.variables()? {
+        let text = value.into_string().ok().filter(|text| !text.contains('\n')).ok_or_else(|| {
+            format!("the path for {name} is no text of one line; use `ggml-hsa run`, or move the library")
+        })?;
+        texts.push((name, text));
     }
-    if arguments.json {
-        json(&texts.into_iter().map(|(name, text)| (name.to_owned(), Value::from(text))).collect::<Map<_, _>>());
-    } else {
+    let object: Map<_, _> = texts.iter().map(|(name, text)| ((*name).to_owned(), Value::from(&**text))).collect();
+    show(arguments.json, &object, |_| {
         texts.iter().for_each(|(name, text)| say(&arguments.shell.assignment(name, text)));
-    }
-    ExitCode::SUCCESS
+    });
+    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

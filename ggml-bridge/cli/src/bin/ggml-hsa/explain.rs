@@ -2,15 +2,17 @@
 
 mod text;
 
+use crate::Ended;
 use crate::model::{FlashAttention, Opened, SIMULATED, Subject, Wanted, places};
-use crate::output::{complain, json, say};
 use aie_hal::Environment;
 use clap::Args;
 use ggml_hsa::kernels::kernel_store::KernelStores;
 use ggml_hsa_cli::explain::Explanation;
 use ggml_hsa_cli::explain::html::page;
 use ggml_hsa_cli::explain::report::{Question, explain};
-use std::path::{Path, PathBuf};
+use ggml_hsa_cli::output::{say, show, write};
+use std::error::Error;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Tell what a model would do on a device: operations, kernels, memory and time
@@ -52,36 +54,25 @@ pub struct ExplainArguments {
 }
 
 /// Runs the command.
-pub fn run(arguments: &ExplainArguments) -> ExitCode {
-    let explanation = match explained(arguments) {
-        Ok(explanation) => explanation,
-        Err(cause) => {
-            complain(&cause);
-            return ExitCode::from(2);
-        }
-    };
+pub fn run(arguments: &ExplainArguments) -> Ended {
+    let explanation = explained(arguments)?;
     match &arguments.html {
-        Some(path) if path == Path::new("-") => say(&page(&explanation).trim_end()),
         Some(path) => {
-            if let Err(cause) = std::fs::write(path, page(&explanation)) {
-                complain(&format!("{} cannot be written: {cause}; --html - prints the page", path.display()));
-                return ExitCode::from(2);
-            }
+            write(path, &page(&explanation)).map_err(|cause| format!("{cause}; --html - prints the page"))?;
         }
-        None if arguments.json => json(&explanation),
-        None => say(&text::text(&explanation)),
+        None => show(arguments.json, &explanation, |explanation| say(&text::text(explanation))),
     }
-    if explanation.model.whole { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Ok(if explanation.model.whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn explained(arguments: &ExplainArguments) -> Result<Explanation, String> {
+fn explained(arguments: &ExplainArguments) -> Result<Explanation, Box<dyn Error>> {
     let environment = Environment::process();
     let subject = &arguments.subject;
     let Opened { model, device, config } = subject.open(environment, Some(SIMULATED))?;
     let tokens = subject.context(&model)?;
     let asked = arguments.past as usize;
     if asked >= tokens {
-        return Err(format!("--past {asked}: the context has {tokens} tokens, one of which is decoded"));
+        return Err(format!("--past {asked}: the context has {tokens} tokens, one of which is decoded").into());
     }
     let batch = arguments.batch as usize;
     let (context, most) = places(tokens, batch);
@@ -89,10 +80,11 @@ fn explained(arguments: &ExplainArguments) -> Result<Explanation, String> {
     if prompt > most {
         return Err(format!(
             "--prompt {prompt}: a batch has at most {most} tokens, the smaller of --batch and the context without the token behind it"
-        ));
+        )
+        .into());
     }
     let stores = KernelStores::foreseeing(&config, environment);
-    let store = stores.of(&*device).map_err(|cause| cause.to_string())?;
+    let store = stores.of(&*device)?;
     let flash = arguments.flash_attention == FlashAttention::On;
     let embeds = model.embeds();
     let mut server =
@@ -100,5 +92,5 @@ fn explained(arguments: &ExplainArguments) -> Result<Explanation, String> {
     // The server leaves the last place of its context free; with a token less the graph is the same.
     let past = asked.min(context - 2);
     let question = Question { context, past, prompt, flash, embeds };
-    explain(&model, &question, &mut server, &device, &store, &config).map_err(|cause| cause.to_string())
+    Ok(explain(&model, &question, &mut server, &device, &store, &config)?)
 }

@@ -16,7 +16,6 @@ mod kernel_files;
 mod library;
 mod manual;
 mod model;
-mod output;
 mod prebuild;
 mod program;
 mod run;
@@ -25,7 +24,12 @@ mod surroundings;
 
 use clap::{Parser, Subcommand};
 use ggml_hsa_cli::command_line::parsed;
+use ggml_hsa_cli::output;
+use std::error::Error;
 use std::process::ExitCode;
+
+/// How a command ends: with a code of its own, or because the command line or a file cannot be used.
+type Ended = Result<ExitCode, Box<dyn Error>>;
 
 /// Tools beside libggml-hsa.so, the llama.cpp backend for AMD NPUs.
 #[derive(Debug, Parser)]
@@ -76,12 +80,15 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(code) => return code,
     };
-    let code = run(&arguments.command);
+    let code = run(&arguments.command).unwrap_or_else(|cause| {
+        output::complain(&cause);
+        ExitCode::from(2)
+    });
     // What was to be printed is a part of what was asked for.
     if output::is_complete() { code } else { ExitCode::FAILURE }
 }
 
-fn run(command: &Command) -> ExitCode {
+fn run(command: &Command) -> Ended {
     match command {
         Command::Cache(arguments) => cache::run(arguments),
         Command::Check(arguments) => check::run(arguments),

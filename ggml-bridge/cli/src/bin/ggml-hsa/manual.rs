@@ -1,7 +1,8 @@
 //! `ggml-hsa manual`: the man pages and completions of this program as files, for packages and for those who build it themselves.
 
-use crate::output::complain;
+use crate::Ended;
 use clap::{Args, CommandFactory};
+use ggml_hsa_cli::output::complain;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -21,12 +22,12 @@ pub struct ManualArguments {
 }
 
 /// Runs the command.
-pub fn run(arguments: &ManualArguments) -> ExitCode {
-    match ggml_hsa_cli::manual::write(&mut crate::Arguments::command(), &arguments.folder) {
+pub fn run(arguments: &ManualArguments) -> Ended {
+    Ok(match ggml_hsa_cli::manual::write(&mut crate::Arguments::command(), &arguments.folder) {
         Ok(()) => ExitCode::SUCCESS,
         Err(cause) => {
             complain(&format!("cannot write the manual to {}: {cause}", arguments.folder.display()));
             ExitCode::FAILURE
         }
-    }
+    })
 }

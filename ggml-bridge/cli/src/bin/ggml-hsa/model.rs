@@ -1,8 +1,7 @@
 //! What `explain` and `prebuild` share: a model file, and a device to plan for.
 
-use crate::output::complain;
 use crate::program::find;
-use crate::surroundings::backend;
+use crate::surroundings::{arches, backend, config};
 use aie_hal::{ArchRegistry, Device, Environment};
 use clap::{Args, ValueEnum};
 use ggml_hsa::config::Config;
@@ -11,6 +10,7 @@ use ggml_hsa::device::requested::{Message, requested};
 use ggml_hsa::settings::GGML_HSA_DEVICES;
 use ggml_hsa_cli::llama_cpp::server::{Server, Start};
 use ggml_hsa_cli::model::ModelFile;
+use ggml_hsa_cli::output::complain;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -84,13 +84,8 @@ impl Subject {
     /// # Errors
     /// Why one of them cannot be used; that there is no NPU, without `otherwise`.
     pub fn open(&self, environment: &Environment, otherwise: Option<&str>) -> Result<Opened, String> {
-        let (mut config, problems) = Config::read(environment);
-        problems.iter().for_each(complain);
-        // Looking at a model empties no cache.
-        config.cache_clear = false;
+        let (config, arches) = (config(environment), arches());
         let model = ModelFile::open(&self.model).map_err(|cause| cause.to_string())?;
-        let (arches, problems) = ArchRegistry::from_environment();
-        problems.iter().for_each(complain);
         let uri = match &self.device {
             Some(named) => named.clone(),
             None => default_device(&config, &arches, otherwise)?,

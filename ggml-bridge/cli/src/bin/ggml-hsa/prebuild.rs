@@ -1,7 +1,7 @@
 //! `ggml-hsa prebuild`: makes and caches the kernels that a model needs, so that a run compiles nothing.
 
+use crate::Ended;
 use crate::model::{FlashAttention, KEY_STEP, Opened, Subject, Wanted, places};
-use crate::output::{complain, counted, json, say};
 use aie_hal::{Device, Environment};
 use aie_jit_iron::settings::GGML_HSA_KERNEL_CACHE_DIR;
 use aie_jit_iron::{JitPolicy, KernelStore, Missed, Supplied, Supplier};
@@ -12,9 +12,11 @@ use ggml_hsa::kernels::kernel_store::KernelStores;
 use ggml_hsa_cli::explain::planning::plan;
 use ggml_hsa_cli::llama_cpp::{Batch, GraphSource};
 use ggml_hsa_cli::model::ModelFile;
-use indicatif::{ProgressBar, ProgressStyle};
+use ggml_hsa_cli::output::{complain, counted, say, show, with_template};
+use indicatif::ProgressBar;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::fmt;
 use std::io::IsTerminal;
 use std::ops::RangeInclusive;
@@ -117,23 +119,15 @@ impl Report {
 }
 
 /// Runs the command.
-pub fn run(arguments: &PrebuildArguments) -> ExitCode {
-    let report = match prebuilt(arguments) {
-        Ok(report) => report,
-        Err(cause) => {
-            complain(&cause);
-            return ExitCode::from(2);
-        }
-    };
+pub fn run(arguments: &PrebuildArguments) -> Ended {
+    let report = prebuilt(arguments)?;
     if let Some(reason) = &report.lost_because {
         complain(reason);
     }
-    if arguments.json {
-        json(&report);
-    } else {
+    show(arguments.json, &report, |report| {
         report.failures().for_each(|failure| complain(&failure));
         let verb = if arguments.dry_run { "to be made" } else { "made" };
-        let Report { kernels, existed, made, failed, lost, .. } = &report;
+        let Report { kernels, existed, made, failed, lost, .. } = report;
         say(&format!(
             "{}: {existed} existed, {made} {verb}, {} cannot be made",
             counted(*kernels, "kernel"),
@@ -146,11 +140,11 @@ pub fn run(arguments: &PrebuildArguments) -> ExitCode {
                 GGML_HSA_KERNEL_CACHE_DIR.name
             ));
         }
-    }
-    if report.failed.is_empty() && report.lost == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    });
+    Ok(if report.failed.is_empty() && report.lost == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn prebuilt(arguments: &PrebuildArguments) -> Result<Report, String> {
+fn prebuilt(arguments: &PrebuildArguments) -> Result<Report, Box<dyn Error>> {
     let environment = Environment::process();
     let Opened { model, device, mut config } = arguments.subject.open(environment, None)?;
     let tokens = arguments.subject.context(&model)?;
@@ -159,12 +153,13 @@ fn prebuilt(arguments: &PrebuildArguments) -> Result<Report, String> {
         return Err(format!(
             "--prompt {}: a batch has at most {most} tokens, the smaller of --batch and the context without the token behind it",
             arguments.prompt
-        ));
+        )
+        .into());
     }
     // Somebody asked for them: now is the time.
     config.jit.policy = JitPolicy::Eager;
     let foresight = KernelStores::foreseeing(&config, environment);
-    let foresight = foresight.of(&*device).map_err(|cause| cause.to_string())?;
+    let foresight = foresight.of(&*device)?;
     let failed = foresee(arguments, &model, (tokens, most), &device, &foresight, (&config, environment))?;
     let missed = foresight.missed();
     let found = foresight.counters();
@@ -179,7 +174,7 @@ fn prebuilt(arguments: &PrebuildArguments) -> Result<Report, String> {
         return Ok(report);
     }
     let stores = KernelStores::new(&config, environment);
-    let store = stores.of(&*device).map_err(|cause| cause.to_string())?;
+    let store = stores.of(&*device)?;
     let failed = make(&wanted, &store, &device, config.jit.limits.workers.max(1));
     report.made = wanted.len() - failed.len();
     let made = wanted.iter().filter(|missed| failed.iter().all(|(kernel, _)| *kernel != missed.kernel));
@@ -195,9 +190,9 @@ fn not_cached<'a>(
     device: &Arc<dyn Device>,
     config: &Config,
     environment: &Environment,
-) -> Result<usize, String> {
+) -> Result<usize, Box<dyn Error>> {
     let stores = KernelStores::foreseeing(config, environment);
-    let store = stores.of(&**device).map_err(|cause| cause.to_string())?;
+    let store = stores.of(&**device)?;
     let is_cached = |missed: &Missed| {
         let found = table::lookup(&missed.node.op).map(|op| store.find(op, &missed.node, device.arch()));
         matches!(found, Some(Ok(Supplied { supplier: Supplier::Cache(_), .. })))
@@ -210,11 +205,7 @@ fn bar(length: usize, what: &'static str) -> ProgressBar {
         complain(&format!("{what}: {length}"));
     }
     let bar = ProgressBar::new(length as u64).with_message(what);
-    // The template is a constant that indicatif understands; without it the bar has another look.
-    match ProgressStyle::with_template("{msg} {bar:32} {pos}/{len} {elapsed_precise}") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
+    with_template(bar, "{msg} {bar:32} {pos}/{len} {elapsed_precise}")
 }
 
 /// The batches whose kernels are made, of at most `most` tokens in a context of `context`, in an order in which few need what is before them once more. Keys are counted in steps, so that
@@ -245,7 +236,7 @@ fn foresee(
     device: &Arc<dyn Device>,
     store: &Arc<KernelStore>,
     (config, environment): (&Config, &Environment),
-) -> Result<BTreeMap<String, String>, String> {
+) -> Result<BTreeMap<String, String>, Box<dyn Error>> {
     let switches = match arguments.flash_attention {
         Some(switch) => vec![switch],
         None => vec![FlashAttention::On, FlashAttention::Off],
@@ -265,7 +256,7 @@ fn foresee(
             if graphs.is_empty() {
                 continue;
             }
-            let planned = plan(*batch, graphs, device, store, config).map_err(|cause| cause.to_string())?;
+            let planned = plan(*batch, graphs, device, store, config)?;
             let counted = planned.context.statistics.operations();
             for (index, _) in planned.share().operations.iter().filter(|(_, share)| share.host > 0) {
                 let operation = &counted[*index];

@@ -4,13 +4,14 @@
 
 mod account;
 
-use crate::output::complain;
+use crate::Ended;
 use crate::program::find;
 use crate::surroundings::Choice;
 use account::Account;
 use aie_hal::Environment;
 use clap::Args;
 use ggml_hsa_cli::child::{self, Child};
+use ggml_hsa_cli::output::complain;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::os::unix::process::CommandExt;
@@ -46,21 +47,15 @@ pub struct RunArguments {
 }
 
 /// Runs the command.
-pub fn run(arguments: &RunArguments) -> ExitCode {
-    let [program, rest @ ..] = &arguments.program[..] else { return ExitCode::from(2) };
-    let variables = match arguments.choice.variables() {
-        Ok(variables) => variables,
-        Err(cause) => {
-            complain(&cause);
-            return ExitCode::from(2);
-        }
-    };
+pub fn run(arguments: &RunArguments) -> Ended {
+    let [program, rest @ ..] = &arguments.program[..] else { return Ok(ExitCode::from(2)) };
+    let variables = arguments.choice.variables()?;
     let environment = Environment::process();
     let file = match find(Path::new(program), environment) {
         Ok(file) => file,
         Err(cause) => {
             complain(&cause);
-            return ExitCode::from(NOT_FOUND);
+            return Ok(ExitCode::from(NOT_FOUND));
         }
     };
     let mut command = Command::new(&file);
@@ -68,12 +63,12 @@ pub fn run(arguments: &RunArguments) -> ExitCode {
     let cause = match account(arguments, &file, environment) {
         None => command.exec(),
         Some(account) => match run_to_its_end(command, account) {
-            Ok(code) => return code,
+            Ok(code) => return Ok(code),
             Err(cause) => cause,
         },
     };
     complain(&format!("{} cannot be started: {cause}", file.display()));
-    ExitCode::from(if cause.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE })
+    Ok(ExitCode::from(if cause.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE }))
 }
 
 /// What is to be said at the end, if anything.

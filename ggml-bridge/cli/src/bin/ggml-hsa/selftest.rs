@@ -2,24 +2,25 @@
 //!
 //! The trials are the library's own, which runs them when it first needs to know. On an NPU their outcomes are kept for it.
 
-use crate::output::{complain, counted, json, say};
+use crate::Ended;
+use crate::surroundings::{arches, config};
 use aie_driver_xdna::SCHEME;
 use aie_driver_xdna::route::Route;
-use aie_hal::{Arch, ArchRegistry, Clocks, Device, DeviceUri, Driver, Environment};
+use aie_hal::{Arch, Clocks, Device, DeviceUri, Driver, Environment};
 use aie_jit_native::codegen::LoopForm;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use comfy_table::Table;
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use ggml_hsa::config::{Config, NativeLoops};
+use ggml_hsa::config::NativeLoops;
 use ggml_hsa::device::drivers;
 use ggml_hsa::kernels::selftest::Outcome;
 use ggml_hsa::kernels::selftest::npu::Npu;
 use ggml_hsa::kernels::selftest::subject::Subject;
 use ggml_hsa::kernels::selftest::tester::Tester;
 use ggml_hsa::kernels::selftest::trial::{self, ROUNDS};
+use ggml_hsa_cli::output::{complain, counted, say, show, table};
 use serde::Serialize;
 use std::cell::OnceCell;
+use std::error::Error;
 use std::io::{IsTerminal as _, stderr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -124,16 +125,10 @@ struct Row {
 }
 
 /// Runs the command.
-pub fn run(arguments: &SelftestArguments) -> ExitCode {
-    let (bench, mut report) = match Bench::new(arguments) {
-        Ok(prepared) => prepared,
-        Err(cause) => {
-            complain(&cause);
-            return ExitCode::from(2);
-        }
-    };
+pub fn run(arguments: &SelftestArguments) -> Ended {
+    let (bench, mut report) = Bench::new(arguments)?;
     if arguments.forget {
-        return forget(&bench);
+        return Ok(forget(&bench));
     }
     let chosen =
         |subject: &Subject| arguments.family.is_empty() || arguments.family.iter().any(|name| name == subject.name());
@@ -142,13 +137,9 @@ pub fn run(arguments: &SelftestArguments) -> ExitCode {
         report.families.push(if has_hung { bench.untested(subject, AFTER_HANG) } else { bench.test(subject) });
     }
     report.clocks = bench.tester.clocks();
-    if arguments.json {
-        json(&report);
-    } else {
-        print(&report);
-    }
+    show(arguments.json, &report, print);
     let is_well = report.families.iter().all(|row| [RIGHT, NOT_MADE, REFUSED].contains(&row.outcome));
-    if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 const RIGHT: &str = "right";
@@ -170,23 +161,16 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(arguments: &SelftestArguments) -> Result<(Self, Report), String> {
-        let (config, problems) = Config::read(Environment::process());
-        problems.iter().for_each(complain);
-        let (arches, problems) = ArchRegistry::from_environment();
-        problems.iter().for_each(complain);
+    fn new(arguments: &SelftestArguments) -> Result<(Self, Report), Box<dyn Error>> {
+        let (config, arches) = (config(Environment::process()), arches());
         let limit = arguments.limit.map_or(config.self_test_limit, Duration::from_secs);
         let named = arguments.device();
-        let uri = DeviceUri::parse(named).map_err(|cause| cause.to_string())?;
+        let uri = DeviceUri::parse(named)?;
         let is_npu = uri.scheme() == SCHEME;
         // On an NPU as trials do: what `runtime=` and others say is not tested.
         let driver: Arc<dyn Driver> = match is_npu {
             true => Arc::new(drivers::npus(&arches, Route::Direct)),
-            false => Arc::clone(
-                drivers::registry(arches.clone(), Route::Direct, false)
-                    .driver(uri.scheme(), named)
-                    .map_err(|cause| cause.to_string())?,
-            ),
+            false => Arc::clone(drivers::registry(arches.clone(), Route::Direct, false).driver(uri.scheme(), named)?),
         };
         let hint = "; a simulated one is `mock:aie2`";
         let opened = driver.open(&uri).map_err(|cause| format!("{cause}{}", if is_npu { hint } else { "" }))?;
@@ -202,7 +186,7 @@ impl Bench {
             families: Vec::new(),
         };
         let tester = if is_npu {
-            let npu = Npu::of(&*device, &arches).map_err(|cause| cause.to_string())?;
+            let npu = Npu::of(&*device, &arches)?;
             report.firmware = Some(npu.conditions.firmware.clone());
             report.driver = Some(npu.conditions.driver.clone());
             Tester::of_npu(npu, arches, &config.cache, limit)
@@ -289,12 +273,10 @@ fn forget(bench: &Bench) -> ExitCode {
 }
 
 fn print(report: &Report) {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_header(["family", "nodes", "ms", "outcome"]);
-    for row in &report.families {
-        let (cases, milliseconds) = (row.cases.to_string(), row.milliseconds.to_string());
-        table.add_row([row.family, &cases, &milliseconds, row.outcome]);
-    }
+    let rows = report.families.iter().map(|row| {
+        [row.family.to_owned(), row.cases.to_string(), row.milliseconds.to_string(), row.outcome.to_owned()]
+    });
+    let table = table(&["family", "nodes", "ms", "outcome"], &[], rows);
     let clocks = report.clocks.map_or_else(String::new, |clocks| format!(", array at {} MHz", clocks.array_mhz));
     let conditions: Vec<&str> = [&report.firmware, &report.driver].into_iter().flatten().map(String::as_str).collect();
     let conditions = match conditions[..] {

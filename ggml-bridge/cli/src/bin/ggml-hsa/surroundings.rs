@@ -1,11 +1,12 @@
-//! The variables that make a stock program of llama.cpp load the library, for `ggml-hsa env` and `ggml-hsa run`.
+//! What surrounds a command: the settings, the generations, and the variables that make a stock program of llama.cpp load the library.
 
 use crate::library;
-use crate::output::complain;
-use aie_hal::ArchRegistry;
+use aie_hal::{ArchRegistry, Environment};
 use clap::Args;
+use ggml_hsa::config::Config;
 use ggml_hsa::device::drivers;
 use ggml_hsa::settings::{GGML_BACKEND_PATH, GGML_HSA_DEVICES};
+use ggml_hsa_cli::output::complain;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -19,6 +20,20 @@ pub struct Choice {
     /// libggml-hsa.so, or a folder that has it [default: beside this program, else in ../lib or up to three folders below]
     #[arg(long, value_name = "PATH")]
     library: Option<PathBuf>,
+}
+
+/// The generations that are known; what is wrong with the user's own is said.
+pub fn arches() -> ArchRegistry {
+    let (arches, problems) = ArchRegistry::from_environment();
+    problems.iter().for_each(complain);
+    arches
+}
+
+/// The settings, for a command that looks, and so empties no cache; what is wrong with them is said.
+pub fn config(environment: &Environment) -> Config {
+    let (config, problems) = Config::read(environment);
+    problems.iter().for_each(complain);
+    Config { cache_clear: false, ..config }
 }
 
 /// The variable that makes ggml load the library: `given`, or the one that belongs to this program.
@@ -46,8 +61,7 @@ impl Choice {
     pub fn variables(&self) -> Result<Vec<(&'static str, OsString)>, String> {
         let mut variables = vec![backend(self.library.as_deref())?];
         if !self.device.is_empty() {
-            let (arches, problems) = ArchRegistry::from_environment();
-            problems.iter().for_each(complain);
+            let arches = arches();
             for uri in &self.device {
                 // It separates URIs in the variable.
                 if uri.contains(';') {

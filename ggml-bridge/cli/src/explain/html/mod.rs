@@ -9,6 +9,7 @@ mod tables;
 mod tests;
 
 use super::report::{Explanation, Pass};
+use crate::output::{counted, megabytes};
 use charts::{Bar, bars};
 use markup::Markup;
 use std::fmt::Display;
@@ -105,7 +106,7 @@ fn memory(page: &mut Markup, explanation: &Explanation) {
 }
 
 fn of_pass(page: &mut Markup, pass: &Pass, explanation: &Explanation) {
-    page.leaf("h2", &[], &format!("{}: {}, {} keys", pass.name, tokens(pass.tokens), pass.keys));
+    page.leaf("h2", &[], &format!("{}: {}, {} keys", pass.name, counted(pass.tokens, "token"), pass.keys));
     paragraph(
         page,
         &format!(
@@ -175,14 +176,6 @@ fn time(page: &mut Markup, pass: &Pass) {
         "Predicted time by operation, a command with each dispatch",
         &by_operation.iter().map(bar).collect::<Vec<_>>(),
     );
-}
-
-fn tokens(count: usize) -> String {
-    if count == 1 { "1 token".to_owned() } else { format!("{count} tokens") }
-}
-
-fn megabytes(bytes: u64) -> String {
-    format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
 fn milliseconds(ns: f64) -> String {

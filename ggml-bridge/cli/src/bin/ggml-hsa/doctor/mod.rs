@@ -15,9 +15,10 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
-use crate::output::{Shade, complain, counted, json, say, shaded};
+use crate::Ended;
 use clap::Args;
 use finding::{Finding, Level};
+use ggml_hsa_cli::output::{Shade, counted, say, shaded, show};
 use machine::Machine;
 use privacy::Redactor;
 use record::Record;
@@ -67,7 +68,7 @@ struct Report {
 }
 
 /// Runs the command.
-pub fn run(arguments: &DoctorArguments) -> ExitCode {
+pub fn run(arguments: &DoctorArguments) -> Ended {
     if let Some(path) = &arguments.replay {
         return replay::run(path, arguments.json);
     }
@@ -80,22 +81,19 @@ pub fn run(arguments: &DoctorArguments) -> ExitCode {
     if let Some(path) = &arguments.record
         && let Err(cause) = Record::of(&machine, &findings, &redactor).write(path)
     {
-        complain(&format!("{} cannot be written: {cause}", path.display()));
-        return ExitCode::from(2);
+        return Err(format!("{} cannot be written: {cause}", path.display()).into());
     }
     let findings: Vec<Finding> = findings.into_iter().map(|finding| redactor.clean(finding)).collect();
     let count = |level| findings.iter().filter(|finding| finding.level == level).count();
     let (errors, warnings) = (count(Level::Error), count(Level::Warning));
-    if arguments.json {
-        json(&Report { version: env!("CARGO_PKG_VERSION"), errors, warnings, findings });
-    } else {
-        findings.iter().for_each(print);
+    show(arguments.json, &Report { version: env!("CARGO_PKG_VERSION"), errors, warnings, findings }, |report| {
+        report.findings.iter().for_each(print);
         say(&format!("{}, {}", counted(errors, "error"), counted(warnings, "warning")));
         if let Some(path) = &arguments.record {
             say(&format!("recorded in {}", path.display()));
         }
-    }
-    if errors == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    });
+    Ok(if errors == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn print(finding: &Finding) {

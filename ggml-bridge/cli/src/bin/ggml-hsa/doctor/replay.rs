@@ -1,10 +1,11 @@
 //! Plays a record against the simulated kernel device, so that a report from another machine becomes a test.
 
 use super::record::{Record, RecordedNpu, RecordedTest};
-use crate::output::{Shade, complain, json, say, shaded};
+use crate::Ended;
 use aie_ops::ReferenceExecutor;
 use amdxdna_sim::replay::Recorded;
 use amdxdna_sys::recording::RecordedCall;
+use ggml_hsa_cli::output::{Shade, say, shaded, show};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -38,25 +39,17 @@ pub struct Difference {
 }
 
 /// Replays the record in `path` and prints what differs.
-pub fn run(path: &Path, as_json: bool) -> ExitCode {
+pub fn run(path: &Path, as_json: bool) -> Ended {
     let replayed = Record::read(path).map_err(|cause| cause.to_string()).and_then(|record| all(&record));
-    let replayed = match replayed {
-        Ok(replayed) => replayed,
-        Err(cause) => {
-            complain(&format!("{}: {cause}", path.display()));
-            return ExitCode::from(2);
-        }
-    };
-    let differs = replayed.iter().any(|npu| !npu.differences.is_empty());
-    if as_json {
-        json(&replayed);
-    } else {
+    let replayed = replayed.map_err(|cause| format!("{}: {cause}", path.display()))?;
+    show(as_json, &replayed, |replayed| {
         replayed.iter().for_each(print);
         if replayed.is_empty() {
             say(&"the record has no NPU with kernel calls");
         }
-    }
-    if differs { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    });
+    let differs = replayed.iter().any(|npu| !npu.differences.is_empty());
+    Ok(if differs { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Replays each NPU that was opened.

@@ -1,20 +1,22 @@
 //! An explanation for a terminal.
 
-use crate::output::{Shade, counted, shaded};
 use aie_hal::format::extent::Traffic;
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, Table};
 use ggml_hsa_cli::explain::operation::Operation;
 use ggml_hsa_cli::explain::ordinary_run::OrdinaryRun;
 use ggml_hsa_cli::explain::report::{Explanation, Pass, joins_in_words};
+use ggml_hsa_cli::output::{Shade, counted, megabytes, shaded, table};
 use std::fmt::Write as _;
 
 /// All of it.
 pub fn text(explanation: &Explanation) -> String {
     let Explanation { model, device, generation, context, memory, .. } = explanation;
     let name = model.name.as_deref().unwrap_or("a model without a name");
-    let heading =
-        format!("{name} ({}, {}, {})", model.architecture, counted(model.layers, "layer"), megabytes(model.bytes));
+    let heading = format!(
+        "{name} ({}, {}, {})",
+        model.architecture,
+        counted(model.layers, "layer"),
+        megabytes(model.bytes as u64)
+    );
     let flash = if explanation.flash_attention { "on" } else { "off" };
     let mut text = shaded(Shade::Strong, &heading);
     // Writing to a string cannot fail.
@@ -29,10 +31,10 @@ pub fn text(explanation: &Explanation) -> String {
     let _ = writeln!(
         text,
         "memory: weights {}, converted weights {}, keys and values {}, scratch {}",
-        megabytes(memory.weights),
-        megabytes(memory.converted_weights as usize),
-        megabytes(memory.cache),
-        megabytes(memory.scratch)
+        megabytes(memory.weights as u64),
+        megabytes(memory.converted_weights),
+        megabytes(memory.cache as u64),
+        megabytes(memory.scratch as u64)
     );
     for pass in &explanation.passes {
         text += &of_pass(pass);
@@ -42,25 +44,17 @@ pub fn text(explanation: &Explanation) -> String {
 
 /// What graphs cost in hardware contexts when they run in one process.
 fn of_run(run: &OrdinaryRun) -> String {
-    let mut table = Table::new();
     let header = ["graph", "tokens", "behind", "PDIs", "submissions", "chains", "contexts made", "context switches"];
-    table.load_style(UTF8_FULL_CONDENSED).set_header(header);
-    for step in &run.steps {
+    let rows = run.steps.iter().map(|step| {
         let counts = [step.tokens, step.past, step.pdis].map(|count| count.to_string());
         let costs = [step.submissions, step.chains as u64, step.contexts_made, step.context_switches];
-        let row = [step.name.to_owned()].into_iter().chain(counts).chain(costs.map(|count| count.to_string()));
-        table.add_row(row);
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+        let costs = costs.map(|count| count.to_string());
+        [step.name.to_owned()].into_iter().chain(counts).chain(costs).collect::<Vec<_>>()
+    });
+    let table = table(&header, &[1, 2, 3, 4, 5, 6, 7], rows);
     let heading = shaded(Shade::Strong, &"a run in one process: the prompt, then tokens");
-    let made = counted(usize::try_from(run.contexts_made).unwrap_or(usize::MAX), "hardware context");
+    let made = counted(run.contexts_made, "hardware context");
     format!("\n{heading}\n{table}\n{made} made; the last row is what each further token with as many keys costs\n")
-}
-
-fn megabytes(bytes: usize) -> String {
-    format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
 fn milliseconds(ns: f64) -> String {
@@ -69,17 +63,8 @@ fn milliseconds(ns: f64) -> String {
 
 fn of_pass(pass: &Pass) -> String {
     let heading = format!("{}: {}, {}", pass.name, counted(pass.tokens, "token"), counted(pass.keys, "key"));
-    let mut table = Table::new();
     let header = ["operation", "kernel", "array", "host", "kernel from", "MB", "predicted ms"];
-    table.load_style(UTF8_FULL_CONDENSED).set_header(header);
-    for operation in &pass.operations {
-        table.add_row(row(operation));
-    }
-    for index in [2, 3, 5, 6] {
-        if let Some(column) = table.column_mut(index) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
+    let table = table(&header, &[2, 3, 5, 6], pass.operations.iter().map(row));
     let mut text = format!("\n{}\n{table}\n", shaded(Shade::Strong, &heading));
     let mut reasons: Vec<(&str, &str)> = Vec::new();
     for operation in &pass.operations {

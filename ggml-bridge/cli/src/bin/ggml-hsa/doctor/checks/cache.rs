@@ -3,9 +3,9 @@
 use super::super::finding::Finding;
 use super::super::machine::Machine;
 use crate::cache::compilers;
-use crate::output::counted;
 use aie_jit_iron::KernelCache;
 use aie_jit_iron::inventory::{Care, Inventory, State};
+use ggml_hsa_cli::output::counted;
 use std::path::Path;
 
 /// Whether compiled kernels can be cached, and those that are can be used.

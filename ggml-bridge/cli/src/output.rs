@@ -1,11 +1,16 @@
-//! What the commands print: results to standard output, problems to standard error; colours on a terminal only, and not where
-//! `NO_COLOR` is set.
+//! What the commands print: results to standard output, as text or as JSON, problems to standard error; colours on a terminal only, and
+//! not where `NO_COLOR` is set.
 
 use anstream::stdout;
 use clap::builder::styling::{AnsiColor, Style};
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, Row, Table};
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::fmt::Display;
+use std::fs;
 use std::io::{ErrorKind, Write};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How a word is shown on a terminal.
@@ -61,6 +66,31 @@ impl From<u64> for Count {
     }
 }
 
+/// In megabytes.
+pub fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}
+
+/// A table; `right` are the columns of numbers.
+pub fn table<R: Into<Row>>(header: &[&str], right: &[usize], rows: impl IntoIterator<Item = R>) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED).set_header(header.to_vec()).add_rows(rows);
+    for column in right {
+        if let Some(column) = table.column_mut(*column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// `bar` with this template, a constant that indicatif understands; without it the bar has another look.
+pub fn with_template(bar: ProgressBar, template: &str) -> ProgressBar {
+    match ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
 /// Prints a problem.
 pub fn complain(problem: &impl Display) {
     eprintln!("ggml-hsa: {problem}");
@@ -84,17 +114,38 @@ pub fn say(text: &impl Display) {
     }
 }
 
-/// Prints a value as JSON.
-pub fn json(value: &impl Serialize) {
+/// Prints `value` as JSON, or as `text` does.
+pub fn show<T: Serialize>(as_json: bool, value: &T, text: impl FnOnce(&T)) {
+    if !as_json {
+        return text(value);
+    }
     match serde_json::to_string_pretty(value) {
-        Ok(text) => say(&text),
+        Ok(json) => say(&json),
         Err(cause) => complain(&cause),
     }
 }
 
+/// Writes a document into a file; `-` is standard output.
+///
+/// # Errors
+/// The file, and why it cannot be written.
+pub fn write(path: &Path, document: &str) -> Result<(), String> {
+    if path == Path::new("-") {
+        say(&document.trim_end());
+        return Ok(());
+    }
+    fs::write(path, document).map_err(|cause| format!("{} cannot be written: {cause}", path.display()))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::counted;
+    use super::{counted, table};
+
+    #[test]
+    fn numbers_of_a_table_are_below_each_other() {
+        let table = table(&["name", "n"], &[1], [["a", "1"], ["b", "100"]]).to_string();
+        assert!(table.contains("┆   1 │") && table.contains("│ a    ┆"), "{table}");
+    }
 
     #[test]
     fn one_is_no_plural() {
