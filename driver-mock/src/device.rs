@@ -11,7 +11,6 @@ use crate::npu::compiled::{CompiledArray, Kernel};
 use crate::npu::fault_plan::FaultCounter;
 use crate::npu::{Rejection, SimulatedNpu};
 use crate::options::Options;
-use crate::reserved::reserved;
 use aie_device_memory::Region;
 use aie_hal::KernelExecutor;
 use aie_hal::artifact::KernelArtifact;
@@ -177,7 +176,7 @@ impl DeviceBackend for MockDevice {
         };
         let region = || {
             let region = match self.execution {
-                Execution::Plan => reserved(params.size, params.alignment),
+                Execution::Plan => Region::reserved(params.size, params.alignment),
                 _ => Region::zeroed(params.size, params.alignment),
             };
             region.ok_or_else(|| self.out_of_memory(params.size))

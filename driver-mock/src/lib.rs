@@ -52,6 +52,7 @@
 //! assert!(device.allocate(&params).is_err(), "as planned");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+#![forbid(unsafe_code)]
 
 mod contexts;
 mod device;
@@ -61,7 +62,6 @@ pub mod faults;
 mod memory;
 pub mod npu;
 mod options;
-mod reserved;
 
 pub use driver::MockDriver;
 pub use execution::Execution;

@@ -24,6 +24,8 @@
 //! writes one that it reads, without a barrier or a semaphore in between. Drivers run the commands of one device in an order
 //! that keeps the same rule. Real hardware asks for the same.
 
+mod reserved;
+
 use smallvec::SmallVec;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::any::Any;
