@@ -7,6 +7,7 @@
 //! - [`core`] executes bundles of one core: decoded once, with exposed latencies, delay slots and hardware loops.
 //! - [`array`](mod@array) is everything around the cores, driven register by register, by PDIs and by instruction streams.
 //! - [`design`] reads what a PDI and a stream configure, without running them.
+//! - [`markup`] writes drawings, and pages of others.
 //! - [`Harness`] runs a kernel with buffers as its arguments.
 //!
 //! ```
@@ -32,6 +33,7 @@ pub mod array;
 pub mod core;
 pub mod design;
 mod harness;
+pub mod markup;
 
 pub use array::{
     Array, ArrayError, HostMemory, Interval, LeftTokens, LoadError, LockValues, NoHost, Occupation, Outcome, Resource,

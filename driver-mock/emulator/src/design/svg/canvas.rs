@@ -1,6 +1,7 @@
 //! SVG elements as text.
 
-use std::fmt::Write as _;
+use crate::markup::Markup;
+use std::fmt::{Display, Write as _};
 
 /// Radius of the corners of lines.
 const CORNER: f64 = 5.0;
@@ -11,47 +12,32 @@ const STYLE: &str = "text{font-family:'DejaVu Sans',Verdana,Arial,sans-serif;fil
 .middle{text-anchor:middle}.end{text-anchor:end}.pale{fill:#5d6875}\
 .route:hover path{stroke-width:4}";
 
-/// Text as XML has it.
-pub fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            // XML 1.0 has no other control characters.
-            character if character.is_control() && !matches!(character, '\n' | '\t') => escaped.push('\u{FFFD}'),
-            '\u{FFFE}' | '\u{FFFF}' => escaped.push('\u{FFFD}'),
-            character => escaped.push(character),
-        }
-    }
-    escaped
-}
-
 /// The elements of a drawing, in the order of painting.
 #[derive(Debug, Default)]
-pub struct Canvas(String);
+pub struct Canvas(Markup);
 
 impl Canvas {
     /// Opens a group; what follows until [`Canvas::close`] has this title.
     pub fn open(&mut self, class: &str, title: &str) {
-        self.push(format_args!("<g class=\"{class}\"><title>{}</title>\n", escape(title)));
+        self.0.open("g", &[("class", &class)]);
+        self.0.leaf("title", &[], &title);
     }
 
     pub fn close(&mut self) {
-        self.0.push_str("</g>\n");
+        self.0.close("g");
     }
 
     #[allow(clippy::too_many_arguments, reason = "the numbers of a rectangle")]
     pub fn rect(&mut self, x: f64, y: f64, width: f64, height: f64, radius: f64, fill: &str, stroke: &str) {
-        self.push(format_args!(
-            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"{radius:.1}\" fill=\"{fill}\" stroke=\"{stroke}\"/>\n"
-        ));
+        let numbers = [("x", x), ("y", y), ("width", width), ("height", height), ("rx", radius)];
+        let numbers = numbers.map(|(name, number)| (name, format!("{number:.1}")));
+        let [x, y, width, height, radius] = numbers.each_ref().map(|(name, number)| (*name, number as &dyn Display));
+        self.0.void("rect", &[x, y, width, height, radius, ("fill", &fill), ("stroke", &stroke)]);
     }
 
     pub fn text(&mut self, x: f64, y: f64, class: &str, text: &str) {
-        self.push(format_args!("<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{}</text>\n", escape(text)));
+        let (x, y) = (format!("{x:.1}"), format!("{y:.1}"));
+        self.0.leaf("text", &[("x", &x), ("y", &y), ("class", &class)], &text);
     }
 
     /// A line with round corners.
@@ -68,43 +54,47 @@ impl Canvas {
                 (Some(_), None) => write!(path, " L{x:.1} {y:.1}"),
             };
         }
-        let dashes = if dashed { " stroke-dasharray=\"5 3\"" } else { "" };
-        self.push(format_args!(
-            "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.8\"{dashes}/>\n"
-        ));
+        let stroke: [(&str, &dyn Display); 4] =
+            [("d", &path), ("fill", &"none"), ("stroke", &colour), ("stroke-width", &"1.8")];
+        let dashes: &[(&str, &dyn Display)] = if dashed { &[("stroke-dasharray", &"5 3")] } else { &[] };
+        self.0.void("path", &[&stroke, dashes].concat());
     }
 
     /// A triangle whose tip is at `(x, y)` and points along `(dx, dy)`, a unit vector.
     pub fn arrow(&mut self, (x, y): (f64, f64), (dx, dy): (f64, f64), colour: &str) {
         let (back_x, back_y) = (x - 7.0 * dx, y - 7.0 * dy);
         let (side_x, side_y) = (-3.6 * dy, 3.6 * dx);
-        self.push(format_args!(
-            "<path d=\"M{x:.1} {y:.1} L{:.1} {:.1} L{:.1} {:.1} Z\" fill=\"{colour}\"/>\n",
+        let path = format!(
+            "M{x:.1} {y:.1} L{:.1} {:.1} L{:.1} {:.1} Z",
             back_x + side_x,
             back_y + side_y,
             back_x - side_x,
             back_y - side_y
-        ));
+        );
+        self.0.void("path", &[("d", &path), ("fill", &colour)]);
     }
 
     pub fn dot(&mut self, (x, y): (f64, f64), colour: &str) {
-        self.push(format_args!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.8\" fill=\"{colour}\"/>\n"));
+        let (x, y) = (format!("{x:.1}"), format!("{y:.1}"));
+        self.0.void("circle", &[("cx", &x), ("cy", &y), ("r", &"2.8"), ("fill", &colour)]);
     }
 
     /// The whole file.
     pub fn finish(self, width: f64, height: f64, description: &str) -> String {
-        format!(
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
-             <svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\">\n\
-             <title>{description}</title>\n<style>{STYLE}</style>\n\
-             <rect x=\"0\" y=\"0\" width=\"{width:.0}\" height=\"{height:.0}\" fill=\"#ffffff\"/>\n{}</svg>\n",
-            self.0
-        )
-    }
-
-    fn push(&mut self, text: std::fmt::Arguments<'_>) {
-        // A String takes everything that is written to it.
-        let _ = self.0.write_fmt(text);
+        let mut file = Markup::default();
+        file.own("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+        let (width, height) = (format!("{width:.0}"), format!("{height:.0}"));
+        let size: [(&str, &dyn Display); 2] = [("width", &width), ("height", &height)];
+        let view = format!("0 0 {width} {height}");
+        let head: [(&str, &dyn Display); 2] = [("xmlns", &"http://www.w3.org/2000/svg"), ("viewBox", &view)];
+        file.element("svg", &[head, size].concat(), |file| {
+            file.leaf("title", &[], &description);
+            file.element("style", &[], |file| file.own(STYLE));
+            let white: [(&str, &dyn Display); 3] = [("x", &"0"), ("y", &"0"), ("fill", &"#ffffff")];
+            file.void("rect", &[&white[..], &size].concat());
+            file.append(self.0);
+        });
+        file.finish()
     }
 }
 
@@ -122,11 +112,6 @@ fn towards((x, y): (f64, f64), (to_x, to_y): (f64, f64)) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn text_is_escaped() {
-        assert_eq!(escape("a<b & \"c\"\u{1}>"), "a&lt;b &amp; &quot;c&quot;\u{FFFD}&gt;");
-    }
 
     #[test]
     fn corners_are_never_longer_than_half_a_line() {

@@ -13,7 +13,7 @@ mod wires;
 use super::Design;
 use super::descriptor::Address;
 use super::stream::Action;
-use canvas::{Canvas, escape};
+use canvas::Canvas;
 use layout::Layout;
 
 /// Colours of the routes, one source after the other.
@@ -44,7 +44,7 @@ pub fn svg(design: &Design, name: &str) -> String {
     legend(&mut canvas, design, &layout);
     let (width, height) = (layout.width.max(720.0), layout.height + LEGEND);
     let description = format!("Tiles, buffers, locks and routes of {name}");
-    canvas.finish(width, height, &escape(&description))
+    canvas.finish(width, height, &description)
 }
 
 fn legend(canvas: &mut Canvas, design: &Design, layout: &Layout<'_>) {

@@ -1,6 +1,6 @@
 //! Bars.
 
-use super::markup::Markup;
+use aie_emulator::markup::Markup;
 
 const NAMES: usize = 190;
 const LENGTH: usize = 560;

@@ -1,7 +1,6 @@
 //! An explanation as a page: one file that needs no network and no script, with pictures as inline SVG, light or dark as the reader's system.
 
 mod charts;
-mod markup;
 mod occupancy;
 mod strip;
 mod tables;
@@ -10,8 +9,8 @@ mod tests;
 
 use super::report::{Explanation, Pass};
 use crate::output::{counted, megabytes};
+use aie_emulator::markup::Markup;
 use charts::{Bar, bars};
-use markup::Markup;
 use std::fmt::Display;
 
 /// What the page looks like.

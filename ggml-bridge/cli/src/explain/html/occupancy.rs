@@ -1,7 +1,7 @@
 //! The tiles that each configuration uses.
 
-use super::markup::Markup;
 use crate::explain::report::Pass;
+use aie_emulator::markup::Markup;
 
 const TILE: usize = 22;
 

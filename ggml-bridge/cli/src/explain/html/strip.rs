@@ -1,8 +1,8 @@
 //! The chains of a pass as strips: which dispatches share a chain and a configuration, and the host calls between them.
 
-use super::markup::Markup;
 use crate::explain::report::Pass;
 use crate::explain::sequence::Stretch;
+use aie_emulator::markup::Markup;
 
 const WIDTH: usize = 1040;
 const ROW: usize = 20;

@@ -1,9 +1,9 @@
 //! Operations and kernels.
 
-use super::markup::Markup;
 use crate::explain::operation::Operation;
 use crate::explain::ordinary_run::OrdinaryRun;
 use crate::explain::report::Pass;
+use aie_emulator::markup::Markup;
 use std::fmt::Display;
 
 fn table(page: &mut Markup, header: &[&str], rows: impl FnOnce(&mut Markup)) {

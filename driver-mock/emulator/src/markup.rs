@@ -1,9 +1,9 @@
-//! Writes elements in sequence. What is open is closed by whoever opened it, and all that is put in is escaped, so that a page is
-//! well-formed whatever names a file has.
+//! Writes the elements of a page or a drawing in sequence. What is open is closed by whoever opened it, and all that is put in is escaped,
+//! so that the result is well-formed XML whatever names a file has.
 
 use std::fmt::Display;
 
-/// A page being written.
+/// A page or a drawing being written.
 #[derive(Debug, Default)]
 pub struct Markup {
     text: String,
@@ -12,9 +12,19 @@ pub struct Markup {
 impl Markup {
     /// An element with `content` in it.
     pub fn element(&mut self, name: &str, attributes: &[(&str, &dyn Display)], content: impl FnOnce(&mut Self)) {
+        self.open(name, attributes);
+        content(self);
+        self.close(name);
+    }
+
+    /// Opens an element, which stays open until [`Markup::close`].
+    pub fn open(&mut self, name: &str, attributes: &[(&str, &dyn Display)]) {
         self.begin(name, attributes);
         self.text.push('>');
-        content(self);
+    }
+
+    /// Closes the element `name`, which was opened last of those that are open.
+    pub fn close(&mut self, name: &str) {
         self.text += &format!("</{name}>");
         if !matches!(name, "td" | "th" | "b" | "span" | "code" | "text" | "title" | "i") {
             self.text.push('\n');
@@ -42,6 +52,11 @@ impl Markup {
         self.text += markup;
     }
 
+    /// What `other` wrote.
+    pub fn append(&mut self, other: Self) {
+        self.text += &other.text;
+    }
+
     fn begin(&mut self, name: &str, attributes: &[(&str, &dyn Display)]) {
         self.text += &format!("<{name}");
         for (name, value) in attributes {
@@ -55,7 +70,7 @@ impl Markup {
     }
 }
 
-/// Text without meaning for a browser. Characters that no page may have become the replacement character.
+/// Text without meaning as markup. Characters that no page may have become the replacement character.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -73,4 +88,17 @@ pub fn escaped(text: &str) -> String {
         }
     }
     escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_and_control_characters_are_escaped() {
+        assert_eq!(
+            escaped("a<b>&\"'\n\u{7f}\u{85}\u{1}\u{2066}é"),
+            "a&lt;b&gt;&amp;&quot;&#39;\n\u{fffd}\u{fffd}\u{fffd}\u{fffd}é"
+        );
+    }
 }
