@@ -2,7 +2,7 @@
 
 use crate::request::{Direction, Request, RequestCode};
 
-/// A structure.
+/// A structure; without fields an enumeration.
 #[derive(Debug, Clone, Copy)]
 pub struct Struct {
     /// Its name in C and in this crate.
@@ -13,7 +13,7 @@ pub struct Struct {
     pub align: usize,
     /// Its fields in order.
     pub fields: &'static [Field],
-    /// The first kernel version whose header has it; `None` for what the driver's first header had.
+    /// The first kernel version whose header has it; `None` for what the first header had.
     pub since: Option<&'static str>,
 }
 
@@ -24,7 +24,7 @@ pub struct Field {
     pub rust_name: &'static str,
     /// Bytes from the start of the structure.
     pub offset: usize,
-    /// Bytes.
+    /// Bytes; 0 for a flexible array at the end.
     pub size: usize,
 }
 

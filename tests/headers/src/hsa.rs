@@ -47,8 +47,8 @@ fn constants() -> impl Iterator<Item = &'static Constant> {
 
 /// What the headers of this generation cannot have.
 fn later() -> BTreeMap<&'static str, &'static str> {
-    let structs = structs().filter_map(|entry| Some((entry.name, entry.later?)));
-    structs.chain(constants().filter_map(|entry| Some((entry.name, entry.later?)))).collect()
+    let structs = structs().filter_map(|entry| Some((entry.name, entry.since?)));
+    structs.chain(constants().filter_map(|entry| Some((entry.name, entry.since?)))).collect()
 }
 
 fn questions() -> Vec<Question> {
@@ -56,7 +56,7 @@ fn questions() -> Vec<Question> {
     let mut ask = |kind, name: String, code: String, expected: u64| {
         questions.push(Question { kind, name, code, expected });
     };
-    for entry in structs().filter(|entry| entry.later.is_none()) {
+    for entry in structs().filter(|entry| entry.since.is_none()) {
         let name = entry.name;
         ask("sizes", name.to_owned(), format!("value = sizeof({name});"), entry.size as u64);
         ask("alignments", name.to_owned(), format!("value = _Alignof({name});"), entry.align as u64);
@@ -79,9 +79,9 @@ fn questions() -> Vec<Question> {
         let code = format!("value = offsetof({structure}, {field});");
         ask("offsets", format!("{structure}.{field}"), code, place.offset as u64);
     }
-    for constant in constants().filter(|constant| constant.later.is_none()) {
+    for constant in constants().filter(|constant| constant.since.is_none()) {
         let name = constant.name;
-        ask("constants", name.to_owned(), format!("value = (unsigned long long){name};"), u64::from(constant.value));
+        ask("constants", name.to_owned(), format!("value = (unsigned long long){name};"), constant.value);
     }
     for function in FUNCTIONS {
         let (name, c_type) = (function.name, (function.c_type)());

@@ -1,37 +1,5 @@
-//! What the tables say of one declaration: a structure, a constant, a function and its type in C.
-
-/// A structure, a handle, or (without fields) an enumeration.
-#[derive(Debug, Clone, Copy)]
-pub struct Struct {
-    /// Its name in C and in this crate.
-    pub name: &'static str,
-    /// Bytes.
-    pub size: usize,
-    /// Bytes.
-    pub align: usize,
-    /// Its fields in order of declaration.
-    pub fields: &'static [Field],
-    /// Why the headers of ROCR 7.2 do not have it; `None` if they do.
-    pub later: Option<&'static str>,
-}
-
-/// A field of a [`Struct`].
-#[derive(Debug, Clone, Copy)]
-pub struct Field {
-    /// Its name in this crate: that of C, except that a Rust keyword has an underscore behind it.
-    pub rust_name: &'static str,
-    /// Bytes from the start of the structure.
-    pub offset: usize,
-    /// Bytes; 0 for a flexible array at the end.
-    pub size: usize,
-}
-
-impl Field {
-    /// Its name in C.
-    pub fn c_name(&self) -> &'static str {
-        self.rust_name.strip_suffix('_').unwrap_or(self.rust_name)
-    }
-}
+//! What the tables say of one declaration, beside structures and constants, which `amdxdna-sys` describes in the same words: fields of
+//! bits, a function and its type in C.
 
 /// A field of a few bits inside a word that this crate declares as one number.
 #[derive(Debug, Clone, Copy)]
@@ -55,17 +23,6 @@ pub struct Offset {
     pub field: &'static str,
     /// Bytes from the start of the structure.
     pub offset: usize,
-}
-
-/// A constant of an enumeration or a macro.
-#[derive(Debug, Clone, Copy)]
-pub struct Constant {
-    /// Its name in C and in this crate.
-    pub name: &'static str,
-    /// Its value. All are non-negative and fit 32 bits.
-    pub value: u32,
-    /// Why the headers of ROCR 7.2 do not have it; `None` if they do.
-    pub later: Option<&'static str>,
 }
 
 /// A function of the table.

@@ -45,45 +45,45 @@ macro_rules! c_enums {
             }
         )*
 
-        pub(crate) const ENUMS: &[$crate::declaration::Struct] = &[$($crate::declaration::Struct {
+        pub(crate) const ENUMS: &[$crate::layout::Struct] = &[$($crate::layout::Struct {
             name: stringify!($name),
             size: size_of::<$name>(),
             align: align_of::<$name>(),
             fields: &[],
-            later: None,
+            since: None,
         },)*];
 
-        pub(crate) const ENUM_CONSTANTS: &[$crate::declaration::Constant] = &[$($($crate::declaration::Constant {
+        pub(crate) const ENUM_CONSTANTS: &[$crate::layout::Constant] = &[$($($crate::layout::Constant {
             name: stringify!($constant),
-            value: $value,
-            later: None,
+            value: $value as u64,
+            since: None,
         },)*)*];
     };
 }
 
 /// Constants that are used as plain numbers: bit masks, shifts, fields of packets.
 ///
-/// `[later: REASON]` says why a constant is not in the headers of ROCR 7.2.
+/// `[since: REASON]` says why a constant is not in the headers of ROCR 7.2.
 macro_rules! c_constants {
-    ($($(#[$doc:meta])* $([later: $later:expr])? $constant:ident: $type:ty = $value:expr,)*) => {
+    ($($(#[$doc:meta])* $([since: $since:expr])? $constant:ident: $type:ty = $value:expr,)*) => {
         $($(#[$doc])* pub const $constant: $type = $value;)*
 
-        pub(crate) const CONSTANTS: &[$crate::declaration::Constant] = &[$($crate::declaration::Constant {
+        pub(crate) const CONSTANTS: &[$crate::layout::Constant] = &[$($crate::layout::Constant {
             name: stringify!($constant),
-            value: $value,
-            later: c_constants!(@later $($later)?),
+            value: $value as u64,
+            since: c_constants!(@since $($since)?),
         },)*];
     };
-    (@later) => { None };
-    (@later $later:expr) => { Some($later) };
+    (@since) => { None };
+    (@since $since:expr) => { Some($since) };
 }
 
 /// C structures.
 ///
-/// `[later: REASON]` says why a structure is not in the headers of ROCR 7.2.
+/// `[since: REASON]` says why a structure is not in the headers of ROCR 7.2.
 macro_rules! c_structs {
     ($(
-        $(#[$doc:meta])* $([later: $later:expr])?
+        $(#[$doc:meta])* $([since: $since:expr])?
         $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* }
     )*) => {
         $(
@@ -101,16 +101,16 @@ macro_rules! c_structs {
             }
         )*
 
-        pub(crate) const STRUCTS: &[$crate::declaration::Struct] = &[$($crate::declaration::Struct {
+        pub(crate) const STRUCTS: &[$crate::layout::Struct] = &[$($crate::layout::Struct {
             name: stringify!($name),
             size: size_of::<$name>(),
             align: align_of::<$name>(),
-            fields: &[$($crate::declaration::Field {
+            fields: &[$($crate::layout::Field {
                 rust_name: stringify!($field),
                 offset: ::std::mem::offset_of!($name, $field),
                 size: size_of::<$type>(),
             },)*],
-            later: c_constants!(@later $($later)?),
+            since: c_constants!(@since $($since)?),
         },)*];
     };
 }
@@ -134,16 +134,16 @@ macro_rules! c_handles {
             }
         )*
 
-        pub(crate) const HANDLES: &[$crate::declaration::Struct] = &[$($crate::declaration::Struct {
+        pub(crate) const HANDLES: &[$crate::layout::Struct] = &[$($crate::layout::Struct {
             name: stringify!($name),
             size: size_of::<$name>(),
             align: align_of::<$name>(),
-            fields: &[$crate::declaration::Field {
+            fields: &[$crate::layout::Field {
                 rust_name: "handle",
                 offset: ::std::mem::offset_of!($name, handle),
                 size: size_of::<u64>(),
             }],
-            later: None,
+            since: None,
         },)*];
     };
 }

@@ -3,11 +3,12 @@
 //! The tables are made by the macros that declare the items, from the Rust types themselves. A program can turn them
 //! into C and have a compiler compare them with the real headers, which is what `cargo xtask hsa-headers` does.
 
-pub use crate::declaration::{BitField, CType, Constant, Field, Function, Offset, Struct};
+pub use crate::declaration::{BitField, CType, Function, Offset};
+pub use amdxdna_sys::layout::{Constant, Field, Struct};
 
 use crate::{agent, api, memory, packet, queue, signal, status};
 
-/// All structures, handles and enumerations.
+/// All structures, handles and enumerations. Those with a `since` are not in the headers of ROCR 7.2, and it says where they are from.
 pub const STRUCTS: &[&[Struct]] = &[
     status::ENUMS,
     agent::ENUMS,
@@ -21,7 +22,7 @@ pub const STRUCTS: &[&[Struct]] = &[
     packet::STRUCTS,
 ];
 
-/// All constants.
+/// All constants, with `since` as [`STRUCTS`] have it.
 pub const CONSTANTS: &[&[Constant]] = &[
     status::ENUM_CONSTANTS,
     agent::ENUM_CONSTANTS,

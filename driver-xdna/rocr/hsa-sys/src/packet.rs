@@ -118,11 +118,11 @@ c_constants! {
     /// AMD's packet type: an ERT command. Only AIE agents.
     HSA_AMD_PACKET_TYPE_AIE_ERT: u8 = 3,
     /// AIE packet type in a header: ready to be processed.
-    [later: SINCE_2026] HSA_AMD_AIE_PACKET_TYPE_READY: u32 = 0,
+    [since: SINCE_2026] HSA_AMD_AIE_PACKET_TYPE_READY: u32 = 0,
     /// AIE packet type in a header: processed, or not written yet.
-    [later: SINCE_2026] HSA_AMD_AIE_PACKET_TYPE_INVALID: u32 = 1,
+    [since: SINCE_2026] HSA_AMD_AIE_PACKET_TYPE_INVALID: u32 = 1,
     /// AIE packet opcode: a dispatch through a queue the kernel driver manages.
-    [later: SINCE_2026] HSA_AMD_AIE_PACKET_OPCODE_KMQ: u16 = 0,
+    [since: SINCE_2026] HSA_AMD_AIE_PACKET_OPCODE_KMQ: u16 = 0,
 }
 
 c_structs! {
@@ -183,7 +183,7 @@ c_structs! {
     /// Source: `hsa_ext_amd_aie.h` of ROCR's development branch. It is in no release of ROCm 7.2, so nothing compares
     /// this declaration with an installed header. Later revisions of the branch replace the addresses of instructions and
     /// PDI by the handle of a kernel object that is loaded from a file; this is the form with addresses.
-    [later: SINCE_2026]
+    [since: SINCE_2026]
     hsa_amd_aie_kernel_dispatch_packet_t {
         /// Type and fences: see [`packet_header`]. The type is [`HSA_AMD_AIE_PACKET_TYPE_READY`].
         header: u16,
