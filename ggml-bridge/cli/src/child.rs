@@ -6,9 +6,9 @@ use signal_hook::flag::register_conditional_default;
 use signal_hook::iterator::{Handle, Signals};
 use signal_hook::low_level::emulate_default_handler;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitCode, ExitStatus};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
@@ -21,6 +21,7 @@ const OTHERS: [i32; 4] = [SIGHUP, SIGTERM, SIGUSR1, SIGUSR2];
 pub struct Child {
     process: std::process::Child,
     pid: Pid,
+    guard: Option<Guard>,
     signals: Handle,
     passing: JoinHandle<()>,
 }
@@ -50,7 +51,12 @@ impl Child {
         let pid = Pid::from_child(&process);
         let handle = signals.handle();
         let passing = thread::spawn(move || signals.forever().for_each(|signal| pass(signal, pid)));
-        Ok(Self { process, pid, signals: handle, passing })
+        Ok(Self { process, pid, guard: None, signals: handle, passing })
+    }
+
+    /// Has it killed when this process ends before it, even if this process is killed; where there is a shell.
+    pub fn end_with_this_process(&mut self) {
+        self.guard = Guard::of(self.pid).ok();
     }
 
     /// Whether it has ended.
@@ -86,7 +92,30 @@ impl Child {
         self.signals.close();
         drop(self.passing.join());
         is_default().store(true, Ordering::SeqCst);
+        // As long as its end is not asked for, no other process has its number.
+        drop(self.guard.take());
         self.process.wait()
+    }
+}
+
+/// A shell that kills a process when this one has ended without a word: a process that is killed ends nothing itself.
+struct Guard(std::process::Child);
+
+impl Guard {
+    fn of(pid: Pid) -> io::Result<Self> {
+        // The end of its input is this process's end, and a line means that there is nothing to kill.
+        let watch = "trap '' HUP INT QUIT TERM; read -r _ || kill -KILL \"$0\"";
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", watch, &pid.to_string()]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        shell.spawn().map(Self)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // An error means that it is gone already.
+        drop(self.0.stdin.take().map(|mut input| input.write_all(b"\n")));
+        drop(self.0.wait());
     }
 }
 

@@ -7,10 +7,12 @@ use rstest::rstest;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_ggml-hsa");
 
@@ -76,6 +78,10 @@ fn stand_in() {
         let mut content = vec![0; length];
         stream.read_exact(&mut content).unwrap();
         if path == "/completion" {
+            if after("-m").ends_with("slow.gguf") {
+                fs::write(Path::new(after("--host")).with_file_name("asked"), "").unwrap();
+                sleep(Duration::from_secs(120));
+            }
             let asked: serde_json::Value = serde_json::from_slice(&content).unwrap();
             let tokens = asked["prompt"].as_array().unwrap().len();
             let context: usize = after("-c").parse().unwrap();
@@ -216,6 +222,33 @@ fn what_llama_cpp_lacks_is_said() {
     fs::remove_file(folder.path().join("libggml-hsa.so")).unwrap();
     let (code, _, err) = explain(&folder.path().display().to_string(), "model.gguf");
     assert!(code == 2 && err.contains("--library"), "{err}");
+}
+
+/// `explain` cannot end anything when it is killed, and its server would stay with a model in memory.
+#[test]
+fn the_server_of_an_explain_that_is_killed_ends() {
+    let folder = folder("llama");
+    fs::copy(folder.path().join("model.gguf"), folder.path().join("slow.gguf")).unwrap();
+    let mut explain = program(folder.path(), "cache");
+    explain.args(["explain", "slow.gguf"]).args(SMALL).env("TMPDIR", folder.path());
+    let mut explain = explain.spawn().unwrap();
+    let until = |is_so: &dyn Fn() -> bool| {
+        let limit = Instant::now() + Duration::from_secs(60);
+        while !is_so() {
+            assert!(Instant::now() < limit, "nothing has happened for a minute");
+            sleep(Duration::from_millis(20));
+        }
+    };
+    let plan = || {
+        let entries = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        entries.into_iter().find(|path| path.join("asked").exists())
+    };
+    until(&|| plan().is_some());
+    let socket = plan().unwrap().join("s.sock");
+    assert!(UnixStream::connect(&socket).is_ok());
+    explain.kill().unwrap();
+    explain.wait().unwrap();
+    until(&|| UnixStream::connect(&socket).is_err());
 }
 
 /// What a shell does with a device that has no room: an error, and no panic.

@@ -81,7 +81,8 @@ impl Start<'_> {
         let log = File::create(folder.path().join("log")).map_err(no_place)?;
         let mut command = self.command(folder.path());
         command.stdin(Stdio::null()).stdout(log.try_clone().map_err(no_place)?).stderr(log);
-        let child = Child::start(command).map_err(|cause| format!("{name} cannot be started: {cause}"))?;
+        let mut child = Child::start(command).map_err(|cause| format!("{name} cannot be started: {cause}"))?;
+        child.end_with_this_process();
         let graphs = Reader::of(folder.path().join("graphs"));
         let mut server = Server {
             child: Some(child),
