@@ -1,25 +1,11 @@
 //! Tensors with values.
 
 use aie_ops::{DataType, Tensor};
+use fastrand::Rng;
 
-/// A reproducible source of numbers.
-pub struct Random(pub u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 >> 16
-    }
-
-    /// An f16 between -2 and 2: any sign and mantissa, exponents from 2^-7 to 1.
-    fn half(&mut self) -> u16 {
-        let bits = self.next();
-        let (sign, mantissa) = ((bits & 1) as u16, (bits >> 1 & 0x3ff) as u16);
-        let exponent = 8 + (bits >> 11 & 7) as u16;
-        sign << 15 | exponent << 10 | mantissa
-    }
+/// An f16 between -2 and 2: any sign and mantissa, exponents from 2^-7 to 1.
+fn half(random: &mut Rng) -> u16 {
+    random.u16(0..2) << 15 | random.u16(8..16) << 10 | random.u16(..0x400)
 }
 
 /// The number of an f16, by IEEE 754.
@@ -42,12 +28,12 @@ pub struct Data {
 
 impl Data {
     /// Random values of a type of floats.
-    pub fn random(tensor: Tensor, random: &mut Random) -> Self {
+    pub fn random(tensor: Tensor, random: &mut Rng) -> Self {
         let mut data = Self { tensor, bytes: vec![0xAA; tensor.span_bytes()] };
         let [n0, n1, n2, n3] = tensor.ne;
         for index in 0..n0 * n1 * n2 * n3 {
             let at = data.at([index % n0, index / n0 % n1, index / (n0 * n1) % n2, index / (n0 * n1 * n2)]);
-            let half = random.half();
+            let half = half(random);
             let number = (of_half(half) as f32).to_bits();
             match tensor.dtype {
                 DataType::F16 => data.bytes[at..at + 2].copy_from_slice(&half.to_le_bytes()),

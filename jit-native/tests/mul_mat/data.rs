@@ -1,23 +1,7 @@
 //! Tensors with values.
 
 use aie_ops::{DataType, Tensor, blocks};
-
-/// A reproducible source of numbers.
-pub struct Random(pub u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    /// Between -1 and 1, in steps of 2^-23.
-    pub fn float(&mut self) -> f32 {
-        (self.next() >> 40) as f32 / (1 << 23) as f32 - 1.0
-    }
-}
+use fastrand::Rng;
 
 /// To the nearest bf16, ties to even; finite numbers only.
 pub fn bf16(value: f32) -> u16 {
@@ -95,11 +79,11 @@ pub struct Data {
 }
 
 impl Data {
-    /// Random values, times `scale`, as the strides say; gaps are 0xAA.
-    pub fn random(tensor: Tensor, random: &mut Random, scale: f32) -> Self {
+    /// Random values between -1 and 1, times `scale`, as the strides say; gaps are 0xAA.
+    pub fn random(tensor: Tensor, random: &mut Rng, scale: f32) -> Self {
         let mut data = Self { tensor, bytes: vec![0xAA; tensor.span_bytes()] };
         for row in 0..tensor.rows() {
-            let values: Vec<f32> = (0..tensor.ne[0]).map(|_| random.float() * scale).collect();
+            let values: Vec<f32> = (0..tensor.ne[0]).map(|_| (2.0 * random.f32() - 1.0) * scale).collect();
             let start = data.row(row);
             if tensor.dtype.is_quantised() {
                 let end = start + tensor.dtype.row_bytes(tensor.ne[0]);

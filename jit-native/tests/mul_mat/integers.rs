@@ -1,10 +1,11 @@
 //! Products of i8: bit for bit those of the reference kernel.
 
-use crate::data::{Data, Random, permuted};
+use crate::data::{Data, permuted};
 use crate::device::{Device, aie2};
 use aie_emulator::Timing;
 use aie_jit_native::families;
 use aie_ops::{DataType, Node, OpParams, Tensor, table};
+use fastrand::Rng;
 use rstest::rstest;
 
 fn i8s(ne: [usize; 4]) -> Tensor {
@@ -13,7 +14,7 @@ fn i8s(ne: [usize; 4]) -> Tensor {
 
 /// Runs a product of random bytes. What lies between rows of the result stays as it was.
 fn compare(device: &mut Option<Device>, weights: Tensor, columns: Tensor, output: Tensor) -> Timing {
-    let mut random = Random(21);
+    let mut random = Rng::with_seed(21);
     let [weights, columns] = [weights, columns].map(|tensor| Data::random(tensor, &mut random, 1.0));
     let sources = vec![Some(weights.tensor), Some(columns.tensor)];
     let node = Node::new("MUL_MAT", OpParams::default(), output, sources);

@@ -26,7 +26,7 @@ const SCALE: f32 = 0.7;
 
 impl Case {
     fn new(q: Tensor, k: Tensor, v: Tensor, options: Options) -> Self {
-        let mut random = Random(71);
+        let mut random = Rng::with_seed(71);
         let mask = options.mask.map(|ne| {
             let mut values = random.floats(ne.iter().product());
             for (i, value) in values.iter_mut().enumerate() {

@@ -173,7 +173,7 @@ mod tests {
     }
 
     /// Away from zero, for DIV.
-    fn divisor(tensor: Tensor, random: &mut Random) -> Data {
+    fn divisor(tensor: Tensor, random: &mut Rng) -> Data {
         let values: Vec<f32> =
             random.floats(tensor.elements()).iter().map(|x| x + if *x < 0.0 { -1.0 } else { 1.0 }).collect();
         Data::new(tensor, &values)
@@ -193,7 +193,7 @@ mod tests {
         #[case] a: [usize; 4],
         #[case] b: [usize; 4],
     ) {
-        let mut random = Random(11);
+        let mut random = Rng::with_seed(11);
         let output = f32s(a);
         let b = divisor(f32s(b), &mut random);
         compare(op, Data::random(output, &mut random), b, output);
@@ -208,7 +208,7 @@ mod tests {
     #[case(DataType::BF16, DataType::F32, DataType::F32)]
     #[case(DataType::Q8_0, DataType::F32, DataType::Q8_0)]
     fn mixes_types(#[case] a: DataType, #[case] b: DataType, #[case] out: DataType) {
-        let mut random = Random(12);
+        let mut random = Rng::with_seed(12);
         let ne = [64, 3, 2, 1];
         let a = Data::random(Tensor::contiguous(a, ne), &mut random);
         let b = Data::random(Tensor::contiguous(b, ne), &mut random);
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn reads_and_writes_any_layout() {
-        let mut random = Random(13);
+        let mut random = Rng::with_seed(13);
         let a = permuted(&f32s([5, 4, 3, 2]), [1, 0, 2, 3]);
         let b = permuted(&f32s([5, 4, 1, 1]), [1, 0, 2, 3]);
         let mut output = f32s(a.ne);

@@ -137,7 +137,7 @@ mod tests {
         #[values(0, 1, 2, 3)] dimension: usize,
         #[values([32, 3, 4, 2], [64, 1, 1, 1], [96, 70, 30, 1])] ne: [usize; 4],
     ) {
-        let mut random = Random(5);
+        let mut random = Rng::with_seed(5);
         let mut other = ne;
         other[dimension] = if dimension == 0 { 32 } else { 5 };
         let a = integers(Tensor::contiguous(dtype, ne), &mut random);
@@ -150,7 +150,7 @@ mod tests {
         #[values(0, 1, 2, 3)] dimension: usize,
         #[values(DataType::F32, DataType::F16)] dtype: DataType,
     ) {
-        let mut random = Random(6);
+        let mut random = Rng::with_seed(6);
         let a = integers(permuted(&Tensor::contiguous(dtype, [4, 5, 3, 2]), [1, 0, 3, 2]), &mut random);
         let mut ne = a.tensor.ne;
         ne[dimension] = 7;

@@ -49,11 +49,11 @@ fn types_are_converted(
     #[case] tolerance: f64,
     #[values([64, 3, 2, 2], [96, 1, 1, 1], [2048, 40, 1, 1])] ne: [usize; 4],
 ) {
-    let source = Data::random(Tensor::contiguous(from, ne), &mut Random(81));
+    let source = Data::random(Tensor::contiguous(from, ne), &mut Rng::with_seed(81));
     assert_close(&copy("CPY", &source, Tensor::contiguous(to, ne)), exact(&source), tolerance);
     // Rows in another order.
     let moved = permuted(&Tensor::contiguous(from, [ne[0], ne[2], ne[1], ne[3]]), [0, 2, 1, 3]);
-    let source = Data::random(moved, &mut Random(82));
+    let source = Data::random(moved, &mut Rng::with_seed(82));
     assert_close(&copy("CPY", &source, Tensor::contiguous(to, ne)), exact(&source), tolerance);
     // Into rows with gaps between them.
     let mut spread = Tensor::contiguous(to, ne);
@@ -74,7 +74,7 @@ fn integers_truncate() {
 
 #[rstest]
 fn shapes_may_differ(#[values(DataType::F32, DataType::F16)] to: DataType, #[values(false, true)] strided: bool) {
-    let mut random = Random(83);
+    let mut random = Rng::with_seed(83);
     let shape = f32s([6, 4, 5, 1]);
     let source = if strided { permuted(&shape, [1, 0, 2, 3]) } else { shape };
     let source = Data::random(source, &mut random);
@@ -93,7 +93,7 @@ fn shapes_may_differ(#[values(DataType::F32, DataType::F16)] to: DataType, #[val
 
 #[test]
 fn blocks_change_shape_by_way_of_elements() {
-    let mut random = Random(84);
+    let mut random = Rng::with_seed(84);
     let source = Data::random(permuted(&f32s([3, 64, 2, 1]), [1, 0, 2, 3]), &mut random);
     let blocks =
         run("CPY", OpParams::default(), Tensor::contiguous(DataType::Q8_0, [32, 12, 1, 1]), &[Some(&source)]).unwrap();
@@ -104,7 +104,7 @@ fn blocks_change_shape_by_way_of_elements() {
 
 #[test]
 fn the_destination_slot_is_not_read() {
-    let source = Data::random(f32s([8, 2, 1, 1]), &mut Random(85));
+    let source = Data::random(f32s([8, 2, 1, 1]), &mut Rng::with_seed(85));
     let unread = Data { tensor: source.tensor, bytes: Vec::new() };
     let result = run("CPY", OpParams::default(), source.tensor, &[Some(&source), Some(&unread)]).unwrap();
     assert_eq!(result.bytes, source.bytes);

@@ -54,7 +54,7 @@ mod tests {
     #[case::batches(f32s([10, 1, 4, 3]))]
     #[case::column(permuted(&f32s([3, 9, 1, 2]), [2, 0, 1, 3]))]
     fn rows_become_diagonals(#[case] tensor: Tensor) {
-        let a = Data::random(tensor, &mut Random(21));
+        let a = Data::random(tensor, &mut Rng::with_seed(21));
         let out = f32s([tensor.ne[0], tensor.ne[0], tensor.ne[2], tensor.ne[3]]);
         assert_formula(
             NAME,

@@ -112,7 +112,7 @@ mod tests {
         #[values([1, 1, 1, 1], [10, 10, 4, 3], [303, 207, 3, 1], [100_000, 2, 1, 1])] ne: [usize; 4],
         #[values(0.0, -152.0, 3.5, f32::INFINITY)] value: f32,
     ) {
-        let a = Data::random(Tensor::contiguous(dtype, ne), &mut Random(17));
+        let a = Data::random(Tensor::contiguous(dtype, ne), &mut Rng::with_seed(17));
         let result = run(FILL, params(&[(0, value)]), a.tensor, &[Some(&a)]).unwrap();
         assert!(result.values().iter().all(|x| *x == value));
     }
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn gaps_of_the_result_stay() {
         let out = Tensor { dtype: DataType::F16, ne: [3, 2, 1, 1], nb: [2, 10, 20, 20] };
-        let a = Data::random(Tensor::contiguous(DataType::F16, out.ne), &mut Random(18));
+        let a = Data::random(Tensor::contiguous(DataType::F16, out.ne), &mut Rng::with_seed(18));
         let result = run(FILL, params(&[(0, 1.0)]), out, &[Some(&a)]).unwrap();
         assert_eq!(result.bytes[..10], [0, 0x3c, 0, 0x3c, 0, 0x3c, 0xAA, 0xAA, 0xAA, 0xAA]);
     }

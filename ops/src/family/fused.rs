@@ -262,7 +262,7 @@ mod tests {
 
     const F32: DataType = DataType::F32;
 
-    fn data(dtype: DataType, ne: [usize; 4], random: &mut Random) -> Data {
+    fn data(dtype: DataType, ne: [usize; 4], random: &mut Rng) -> Data {
         Data::random(Tensor::contiguous(dtype, ne), random)
     }
 
@@ -275,7 +275,7 @@ mod tests {
     #[case("RMS_NORM_MUL", "RMS_NORM")]
     #[case("NORM_MUL", "NORM")]
     fn a_norm_with_weights_is_the_two_nodes(#[case] fused: &str, #[case] norm: &str) {
-        let mut random = Random(7);
+        let mut random = Rng::with_seed(7);
         let out = Tensor::contiguous(F32, [33, 3, 2, 1]);
         let (x, weights) = (data(F32, out.ne, &mut random), data(F32, [33, 1, 1, 1], &mut random));
         let epsilon = params(&[(0, 1e-5)]);
@@ -288,7 +288,7 @@ mod tests {
     #[case::residual([20, 5, 1, 1])]
     #[case::bias([20, 1, 1, 1])]
     fn a_product_with_an_addend_is_the_two_nodes(#[case] addend: [usize; 4]) {
-        let mut random = Random(8);
+        let mut random = Rng::with_seed(8);
         let out = Tensor::contiguous(F32, [20, 5, 1, 1]);
         let (a, b) = (data(DataType::Q8_0, [64, 20, 1, 1], &mut random), data(F32, [64, 5, 1, 1], &mut random));
         let addend = data(F32, addend, &mut random);
@@ -302,7 +302,7 @@ mod tests {
         #[values("REGLU", "GEGLU", "SWIGLU", "GEGLU_ERF", "GEGLU_QUICK")] gate: &str,
         #[values(F32, DataType::Q8_0)] dtype: DataType,
     ) {
-        let mut random = Random(9);
+        let mut random = Rng::with_seed(9);
         let out = Tensor::contiguous(F32, [24, 3, 1, 1]);
         let [a, b] = [0; 2].map(|_| data(dtype, [64, 24, 1, 1], &mut random));
         let x = data(F32, [64, 3, 1, 1], &mut random);
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn projections_of_attention_are_the_products_and_rotations() {
-        let mut random = Random(10);
+        let mut random = Rng::with_seed(10);
         let (tokens, head) = (3, 8);
         let x = data(F32, [64, tokens, 1, 1], &mut random);
         let weights = [24, 8, 8].map(|rows| data(DataType::Q8_0, [64, rows, 1, 1], &mut random));

@@ -142,9 +142,9 @@ mod tests {
         #[values(DataType::F32, DataType::F16, DataType::BF16)] dtype: DataType,
         #[values([64, 2, 2, 2], [5, 7, 3, 2], [1, 1, 1, 1], [300, 200, 1, 1])] ne: [usize; 4],
     ) {
-        let mut random = Random(51);
+        let mut random = Rng::with_seed(51);
         let out = Tensor::contiguous(dtype, ne);
-        let scaled = |tensor: Tensor, random: &mut Random| {
+        let scaled = |tensor: Tensor, random: &mut Rng| {
             let values: Vec<f32> = random.floats(tensor.elements()).iter().map(|x| x * 5.0).collect();
             Data::new(tensor, &values)
         };

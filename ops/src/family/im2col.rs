@@ -182,8 +182,8 @@ mod tests {
         types: (DataType, DataType),
         #[values(false, true)] transposed: bool,
     ) {
-        let weights = Data::random(Tensor::contiguous(types.0, [3, 2, 3, 4]), &mut Random(31));
-        let image = Data::random(layout(types.0, [12, 10, 3, 2], transposed), &mut Random(32));
+        let weights = Data::random(Tensor::contiguous(types.0, [3, 2, 3, 4]), &mut Rng::with_seed(31));
+        let image = Data::random(layout(types.0, [12, 10, 3, 2], transposed), &mut Rng::with_seed(32));
         let positions = |extent: i32, kernel: i32, d: usize| {
             ((extent + 2 * steps[2 + d] - steps[4 + d] * (kernel - 1) - 1) / steps[d] + 1) as usize
         };

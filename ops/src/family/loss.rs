@@ -89,7 +89,7 @@ mod tests {
     #[case(f32s([1, 1, 1, 1]))]
     #[case(Tensor { dtype: DataType::F32, ne: [20, 3, 2, 1], nb: [8, 200, 600, 1200] })]
     fn is_the_definition(#[case] tensor: Tensor) {
-        let mut random = Random(95);
+        let mut random = Rng::with_seed(95);
         let values: Vec<f32> = random.floats(tensor.elements()).iter().map(|x| x * 20.0).collect();
         let logits = Data::new(tensor, &values);
         let wanted = Data::random(f32s(tensor.ne), &mut random);

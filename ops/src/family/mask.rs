@@ -96,7 +96,7 @@ mod tests {
         #[values(0, 1, 2, 3)] kind: i32,
         #[values([1, 1, 1, 1], [10, 10, 4, 3], [9, 5, 1, 1], [5, 9, 2, 1], [300, 300, 2, 1])] ne: [usize; 4],
     ) {
-        let a = Data::random(f32s(ne), &mut Random(15));
+        let a = Data::random(f32s(ne), &mut Rng::with_seed(15));
         assert_formula("TRI", words([kind]), a.tensor, &[&a], 0.0, |index, get| {
             let [i, row, ..] = index;
             let kept = [i >= row, i > row, i <= row, i < row][kind as usize];
@@ -110,7 +110,7 @@ mod tests {
         #[values([10, 10, 1, 1], [10, 10, 3, 2], [20, 7, 1, 1], [300, 300, 2, 1])] ne: [usize; 4],
         #[values(false, true)] transposed: bool,
     ) {
-        let a = Data::random(layout(DataType::F32, ne, transposed), &mut Random(16));
+        let a = Data::random(layout(DataType::F32, ne, transposed), &mut Rng::with_seed(16));
         assert_formula("DIAG_MASK_INF", words([past]), f32s(ne), &[&a], 0.0, |index, get| {
             let [i, row, ..] = index;
             if i as i64 > i64::from(past) + row as i64 { f64::NEG_INFINITY } else { get(0, index) }

@@ -34,7 +34,7 @@ fn is_the_definition(
              (DataType::Q8_0, DataType::F32))]
     types: (DataType, DataType),
 ) {
-    let mut random = Random(101);
+    let mut random = Rng::with_seed(101);
     let k = if types.0.is_quantised() { k.next_multiple_of(32) } else { k };
     let a = Data::random(Tensor::contiguous(types.0, [k, m, weights[0], weights[1]]), &mut random);
     let b = Data::random(Tensor::contiguous(types.1, [k, n, right[0], right[1]]), &mut random);
@@ -47,7 +47,7 @@ fn operands_and_result_may_be_strided(
     #[values([0, 2, 1, 3], [0, 1, 3, 2], [0, 3, 2, 1], [1, 0, 2, 3])] order: [usize; 4],
     #[values(2, 30)] n: usize,
 ) {
-    let mut random = Random(102);
+    let mut random = Rng::with_seed(102);
     let from = |ne: [usize; 4], dtype| {
         // Contiguous before the exchange, of extents `ne` after it.
         let before: [usize; 4] = std::array::from_fn(|i| ne[order[i]]);

@@ -177,7 +177,7 @@ mod tests {
     }
 
     fn data(tensor: Tensor) -> Data {
-        let values: Vec<f32> = Random(41).floats(tensor.elements()).iter().map(|x| x * 3.0 + 0.5).collect();
+        let values: Vec<f32> = Rng::with_seed(41).floats(tensor.elements()).iter().map(|x| x * 3.0 + 0.5).collect();
         Data::new(tensor, &values)
     }
 

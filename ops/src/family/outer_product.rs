@@ -115,8 +115,9 @@ mod tests {
         // Only f32 is repeated over batches.
         let repeat = if dtype == DataType::F32 { repeat } else { 1 };
         let outer = if dtype == DataType::F32 { 1 } else { 2 };
-        let a = Data::random(Tensor::contiguous(dtype, [rows, terms, 2, outer]), &mut Random(41));
-        let b = Data::random(layout(DataType::F32, [columns, terms, 2 * repeat, 2], transposed), &mut Random(42));
+        let a = Data::random(Tensor::contiguous(dtype, [rows, terms, 2, outer]), &mut Rng::with_seed(41));
+        let b =
+            Data::random(layout(DataType::F32, [columns, terms, 2 * repeat, 2], transposed), &mut Rng::with_seed(42));
         let out = f32s([rows, columns, 2 * repeat, 2]);
         assert_formula(NAME, OpParams::default(), out, &[&a, &b], 1e-4, |[i, j, c, d], get| {
             (0..terms).map(|k| get(0, [i, k, c / repeat, d * outer / 2]) * get(1, [j, k, c, d])).sum()

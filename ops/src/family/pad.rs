@@ -200,7 +200,7 @@ mod tests {
         if transposed {
             tensor = permuted(&f32s([5, 11, 3, 4]), [1, 0, 3, 2]);
         }
-        let a = Data::random(tensor, &mut Random(9));
+        let a = Data::random(tensor, &mut Rng::with_seed(9));
         let out = padded(tensor.ne, widths);
         assert_formula(PAD, params(widths, circular), out, &[&a], 0.0, |index, get| {
             let at: [i32; 4] = std::array::from_fn(|d| index[d] as i32 - widths[d][0]);

@@ -133,7 +133,7 @@ mod tests {
         #[values(DataType::F32, DataType::F16)] dtype: DataType,
         #[values(false, true)] transposed: bool,
     ) {
-        let a = Data::random(layout(dtype, [11, 8, 3, 2], transposed), &mut Random(33));
+        let a = Data::random(layout(dtype, [11, 8, 3, 2], transposed), &mut Rng::with_seed(33));
         let [width, height, across, down, left, top] = steps;
         let out =
             f32s([((11 + 2 * left - width) / across + 1) as usize, ((8 + 2 * top - height) / down + 1) as usize, 3, 2]);

@@ -289,7 +289,7 @@ mod tests {
         #[values([16, 3, 4, 2], [21, 2, 3, 1], [64, 8, 5, 3], [1, 2, 1, 1])] extents: [usize; 4],
     ) {
         let [size, heads, tokens, sequences] = extents;
-        let mut random = Random(61);
+        let mut random = Rng::with_seed(61);
         let count = match op {
             "RWKV_WKV6" => 6,
             "RWKV_WKV7" => 7,

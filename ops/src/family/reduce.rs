@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn sums_of_rows_and_of_everything() {
-        let mut random = Random(91);
+        let mut random = Rng::with_seed(91);
         for tensor in tensors() {
             let source = Data::random(tensor, &mut random);
             let sums: Vec<f64> = rows(&source).iter().map(|row| row.iter().sum()).collect();
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn the_largest_is_found_in_every_row() {
-        let mut random = Random(92);
+        let mut random = Rng::with_seed(92);
         for tensor in tensors().into_iter().filter(|tensor| tensor.ne[2] * tensor.ne[3] == 1) {
             let source = Data::random(tensor, &mut random);
             let out = Tensor::contiguous(DataType::I32, [tensor.ne[1], 1, 1, 1]);
@@ -347,7 +347,7 @@ mod tests {
     #[case([70_000, 3, 1, 1], [0, 1, 2, 3])]
     #[case([1, 1, 1, 1], [0, 1, 2, 3])]
     fn equals_are_counted(#[case] ne: [usize; 4], #[case] order: [usize; 4]) {
-        let mut random = Random(93);
+        let mut random = Rng::with_seed(93);
         let tensor = Tensor::contiguous(DataType::I32, ne);
         let mut integers = |tensor: Tensor| {
             let values: Vec<f32> = random.floats(tensor.elements()).iter().map(|x| (x * 3.0).floor()).collect();

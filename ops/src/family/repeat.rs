@@ -148,13 +148,13 @@ mod tests {
         #[case] repeats: [usize; 4],
         #[values(DataType::F32, DataType::F16, DataType::BF16, DataType::I16, DataType::I32)] dtype: DataType,
     ) {
-        let a = integers(Tensor::contiguous(dtype, ne), &mut Random(8));
+        let a = integers(Tensor::contiguous(dtype, ne), &mut Rng::with_seed(8));
         compare(&a, Tensor::contiguous(dtype, std::array::from_fn(|d| ne[d] * repeats[d])));
     }
 
     #[test]
     fn any_layout_is_read_and_gaps_are_left() {
-        let a = integers(permuted(&f32s([6, 5, 4, 3]), [2, 0, 1, 3]), &mut Random(8));
+        let a = integers(permuted(&f32s([6, 5, 4, 3]), [2, 0, 1, 3]), &mut Rng::with_seed(8));
         let ne = a.tensor.ne;
         compare(&a, f32s([ne[0] * 2, ne[1], ne[2] * 3, ne[3]]));
         let out = Tensor { dtype: DataType::F32, ne: [ne[0], ne[1] * 2, ne[2], ne[3]], nb: [4, 64, 1024, 8192] };
@@ -182,7 +182,7 @@ mod tests {
         #[values(false, true)] transposed: bool,
     ) {
         let layout = layout(DataType::F32, std::array::from_fn(|d| ne[d] * repeats[d]), transposed);
-        let a = Data::random(layout, &mut Random(51));
+        let a = Data::random(layout, &mut Rng::with_seed(51));
         assert_formula(REPEAT_BACK, OpParams::default(), f32s(ne), &[&a], 1e-5, |index, get| {
             indices(repeats).map(|copy| get(0, std::array::from_fn(|d| index[d] + copy[d] * ne[d]))).sum()
         });

@@ -56,7 +56,7 @@ mod tests {
     ) {
         let mut from = [0; 4];
         order.into_iter().enumerate().for_each(|(i, d)| from[i] = [7, 5, 4, 3][d]);
-        let a = Data::random(permuted(&f32s(from), order), &mut Random(31));
+        let a = Data::random(permuted(&f32s(from), order), &mut Rng::with_seed(31));
         let ne = a.tensor.ne;
         // `get` wraps, so an extent is added to stay above zero.
         let back = |index: [usize; 4]| std::array::from_fn(|d| (index[d] + ne[d]).wrapping_add_signed(-by[d] as isize));

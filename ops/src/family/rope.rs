@@ -390,12 +390,12 @@ mod tests {
         #[values(DataType::F32, DataType::F16)] dtype: DataType,
     ) {
         let range = if mode == VISION { (32, 0) } else { range };
-        let mut random = Random(71);
+        let mut random = Rng::with_seed(71);
         let tensor = Tensor::contiguous(dtype, [64, 3, 5, 2]);
         let params = parameters(mode, range.0, range.1, yarn);
         let x = Data::random(tensor, &mut random);
         let count = if mode & MROPE != 0 { 20 } else { 5 };
-        let positions: Vec<f32> = (0..count).map(|_| (random.next() % 100) as f32).collect();
+        let positions: Vec<f32> = (0..count).map(|_| random.u8(..100).into()).collect();
         let places = Data::contiguous(DataType::I32, [count, 1, 1, 1], &positions);
         let factors: Vec<f32> = random.floats(32).iter().map(|x| x + 2.0).collect();
         let factor_data = with_factors.then(|| Data::contiguous(DataType::F32, [32, 1, 1, 1], &factors));
@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     fn many_positions_and_strided_sources() {
-        let mut random = Random(72);
+        let mut random = Rng::with_seed(72);
         let tensor = permuted(&f32s([16, 700, 9, 1]), [0, 2, 1, 3]);
         let params = parameters(NEOX, 16, 0, false);
         let x = Data::random(tensor, &mut random);

@@ -283,10 +283,10 @@ mod tests {
         #[values(false, true)] strided_indices: bool,
     ) {
         let (n, rows, count, second, third) = shape;
-        let mut random = Random(91);
+        let mut random = Rng::with_seed(91);
         let values: Vec<f32> = random.floats(n * rows * second * third).iter().map(|x| (x * 100.0).round()).collect();
         let a = Data::contiguous(from, [n, rows, second, third], &values);
-        let chosen: Vec<f32> = (0..count * second * third).map(|_| (random.next() % rows as u64) as f32).collect();
+        let chosen: Vec<f32> = (0..count * second * third).map(|_| random.usize(..rows) as f32).collect();
         let mut layout = Tensor::contiguous(index_type, [count, second, third, 1]);
         if strided_indices {
             layout.nb = layout.nb.map(|stride| stride * 2);
@@ -312,7 +312,7 @@ mod tests {
         #[values(DataType::I32, DataType::I64)] index_type: DataType,
         #[values(32, 96)] n: usize,
     ) {
-        let mut random = Random(92);
+        let mut random = Rng::with_seed(92);
         // Indices repeat over the outer dimensions.
         let a = Data::random(Tensor::contiguous(from, [n, 3, 4, 2]), &mut random);
         let places = Data::contiguous(index_type, [3, 2, 1, 1], &[4.0, 0.0, 2.0, 1.0, 3.0, 5.0]);
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn single_elements_and_strided_rows() {
-        let mut random = Random(93);
+        let mut random = Rng::with_seed(93);
         let a = Data::random(permuted(&f32s([5, 1, 1, 1]), [1, 0, 2, 3]), &mut random);
         let places = Data::contiguous(DataType::I64, [5, 1, 1, 1], &[9.0, 7.0, 5.0, 3.0, 1.0]);
         let before = Data::contiguous(DataType::F16, [1, 10, 1, 1], &[0.5; 10]);

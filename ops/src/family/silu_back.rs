@@ -60,7 +60,7 @@ mod tests {
     ) {
         let (dtype, tolerance) = precision;
         let out = Tensor::contiguous(dtype, ne);
-        let mut random = Random(61);
+        let mut random = Rng::with_seed(61);
         let gradient = Data::random(layout(dtype, ne, transposed), &mut random);
         let points: Vec<f32> = random.floats(out.elements()).iter().map(|x| x * 20.0).collect();
         let x = Data::new(out, &points);

@@ -176,7 +176,7 @@ mod tests {
         #[case] max_bias: f32,
         #[values(DataType::F32, DataType::F16)] mask_type: DataType,
     ) {
-        let mut random = Random(61);
+        let mut random = Rng::with_seed(61);
         let tensor = f32s(ne);
         let x = Data::random(tensor, &mut random);
         let mask = mask.map(|ne| {
@@ -200,7 +200,7 @@ mod tests {
     fn a_row_without_any_allowed_element_is_not_a_number() {
         // As in ggml: there is no distribution over nothing.
         let tensor = f32s([20, 2, 1, 1]);
-        let x = Data::random(tensor, &mut Random(62));
+        let x = Data::random(tensor, &mut Rng::with_seed(62));
         let mut mask = vec![0.0; 40];
         mask[..20].fill(f32::NEG_INFINITY);
         let mask = Data::new(tensor, &mask);

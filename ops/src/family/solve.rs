@@ -107,7 +107,7 @@ mod tests {
 
     /// A lower triangle that is not near singular; what lies above it must not be read.
     fn triangle(tensor: Tensor) -> Data {
-        let mut values = Random(24).floats(tensor.elements());
+        let mut values = Rng::with_seed(24).floats(tensor.elements());
         for (value, [i, row, ..]) in values.iter_mut().zip(indices(tensor.ne)) {
             *value = match () {
                 () if i > row => f32::NAN,
@@ -126,7 +126,7 @@ mod tests {
     ) {
         let shape = layout(DataType::F32, [rows, rows, 3, 2], transposed);
         let (out, right) = (f32s([columns, rows, 3, 2]), layout(DataType::F32, [columns, rows, 3, 2], transposed));
-        let (a, b) = (triangle(shape), Data::random(right, &mut Random(25)));
+        let (a, b) = (triangle(shape), Data::random(right, &mut Rng::with_seed(25)));
         let result = run(NAME, OpParams::default(), out, &[Some(&a), Some(&b)]).unwrap();
         // Putting the solution in gives the right side.
         let (matrix, x) = (a.values(), result.values());

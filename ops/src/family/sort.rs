@@ -236,7 +236,7 @@ mod tests {
         // Few values make many equal ones.
         #[values(1e6, 3.0)] steps: f32,
     ) {
-        let mut values = Random(12).floats(ne.iter().product());
+        let mut values = Rng::with_seed(12).floats(ne.iter().product());
         values.iter_mut().for_each(|x| *x = (*x * steps).round() / steps);
         let a = Data::contiguous(DataType::F32, ne, &values);
         let found = run(ARGSORT, words([direction]), result(ne), &[Some(&a)]).unwrap();
@@ -250,7 +250,7 @@ mod tests {
         #[values(1e6, 3.0)] steps: f32,
     ) {
         let k = k.min(ne[0]);
-        let mut values = Random(13).floats(ne.iter().product());
+        let mut values = Rng::with_seed(13).floats(ne.iter().product());
         values.iter_mut().for_each(|x| *x = (*x * steps).round() / steps);
         let a = Data::contiguous(DataType::F32, ne, &values);
         let [_, n1, n2, n3] = ne;
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn any_layout_is_read() {
         let tensor = permuted(&f32s([3, 9, 2, 1]), [1, 0, 2, 3]);
-        let a = Data::random(tensor, &mut Random(14));
+        let a = Data::random(tensor, &mut Rng::with_seed(14));
         let found = run(ARGSORT, words([0]), result(tensor.ne), &[Some(&a)]).unwrap();
         assert_eq!(found.values(), exact(&a.values(), 9, false));
     }

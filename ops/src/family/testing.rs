@@ -7,27 +7,22 @@ use crate::node::{Node, OpParams};
 use crate::operation::Operation;
 use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, ArchRegistry, HostFunctionError};
+pub use fastrand::Rng;
 pub use rstest::rstest;
 use std::sync::Arc;
 
-/// A reproducible source of numbers.
-pub struct Random(pub u64);
+/// Numbers between -1 and 1.
+pub trait Floats {
+    fn float(&mut self) -> f32;
 
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    /// Between -1 and 1.
-    pub fn float(&mut self) -> f32 {
-        (self.next() >> 40) as f32 / (1 << 23) as f32 - 1.0
-    }
-
-    pub fn floats(&mut self, count: usize) -> Vec<f32> {
+    fn floats(&mut self, count: usize) -> Vec<f32> {
         (0..count).map(|_| self.float()).collect()
+    }
+}
+
+impl Floats for Rng {
+    fn float(&mut self) -> f32 {
+        2.0 * self.f32() - 1.0
     }
 }
 
@@ -69,7 +64,7 @@ impl Data {
         Self::new(Tensor::contiguous(dtype, ne), values)
     }
 
-    pub fn random(tensor: Tensor, random: &mut Random) -> Self {
+    pub fn random(tensor: Tensor, random: &mut Rng) -> Self {
         Self::new(tensor, &random.floats(tensor.elements()))
     }
 
@@ -120,7 +115,7 @@ pub fn layout(dtype: DataType, ne: [usize; 4], transposed: bool) -> Tensor {
 }
 
 /// Whole numbers between -100 and 100, which all types hold.
-pub fn integers(tensor: Tensor, random: &mut Random) -> Data {
+pub fn integers(tensor: Tensor, random: &mut Rng) -> Data {
     let values: Vec<f32> = random.floats(tensor.elements()).iter().map(|x| (x * 100.0).round()).collect();
     Data::new(tensor, &values)
 }

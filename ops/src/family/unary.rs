@@ -307,7 +307,7 @@ mod tests {
             let tensor = Tensor::contiguous(dtype, ne);
             // Exponentials stay in the range of f16.
             let range = if op.starts_with("EXP") { 10.0 } else { 30.0 };
-            let mut values: Vec<f32> = Random(21).floats(tensor.elements()).iter().map(|x| x * range).collect();
+            let mut values: Vec<f32> = Rng::with_seed(21).floats(tensor.elements()).iter().map(|x| x * range).collect();
             values[0] = 0.0;
             if matches!(op, "LOG" | "SQRT") {
                 values.iter_mut().for_each(|x| *x = x.abs() + 0.01);
@@ -327,7 +327,7 @@ mod tests {
     #[case::transposed(Tensor { dtype: DataType::F32, ne: [6, 3, 1, 1], nb: [12, 4, 72, 72] })]
     #[case::rows_of_a_wider_tensor(Tensor { dtype: DataType::F16, ne: [6, 3, 2, 1], nb: [2, 40, 200, 400] })]
     fn strided_sources_are_read(#[case] tensor: Tensor, #[values("SILU", "COS")] op: &str) {
-        let source = Data::random(tensor, &mut Random(22));
+        let source = Data::random(tensor, &mut Rng::with_seed(22));
         let out = Tensor::contiguous(tensor.dtype, tensor.ne);
         assert_formula(op, parameters(), out, &[&source], 1e-3, |index, get| exact(op, get(0, index)));
     }
@@ -372,7 +372,7 @@ mod tests {
         #[values([10, 10, 3, 2], [100_000, 1, 1, 1])] ne: [usize; 4],
     ) {
         let tensor = Tensor::contiguous(dtype, ne);
-        let source = Data::random(tensor, &mut Random(31));
+        let source = Data::random(tensor, &mut Rng::with_seed(31));
         let (params, tolerance) =
             (params(&[(0, -2.5), (1, bias)]), if dtype == DataType::F32 { 1e-6 } else { 1.0 / 256.0 });
         assert_formula("SCALE", params, tensor, &[&source], tolerance, |index, get| {
@@ -390,7 +390,7 @@ mod tests {
         #[case] order: [usize; 4],
     ) {
         let tensor = permuted(&Tensor::contiguous(dtype, ne), order);
-        let source = Data::random(tensor, &mut Random(81));
+        let source = Data::random(tensor, &mut Rng::with_seed(81));
         let (bounds, out) = (params(&[(0, -0.5), (1, 0.25)]), Tensor::contiguous(dtype, tensor.ne));
         assert_formula("CLAMP", bounds, out, &[&source], 0.0, |index, get| get(0, index).clamp(-0.5, 0.25));
     }

@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn directions_are_independent() {
-        let a = Data::random(f32s([4, 5, 1, 1]), &mut Random(35));
+        let a = Data::random(f32s([4, 5, 1, 1]), &mut Rng::with_seed(35));
         let both = run(NAME, words([1]), f32s([9, 5, 1, 1]), &[Some(&a)]).unwrap().values();
         for (from, to) in a.values().chunks(4).zip(both.chunks(9)) {
             assert_close(to, row(from, 9, 1).into_iter().map(f64::from), 1e-6);

@@ -41,12 +41,12 @@ fn filled(tensor: Tensor, mut number: impl FnMut([usize; 4]) -> i64) -> Data {
 }
 
 /// Numbers over all of the type's range, every fifth of them at one of its ends or next to zero.
-fn wide(tensor: Tensor, random: &mut Random) -> Data {
+fn wide(tensor: Tensor, random: &mut Rng) -> Data {
     let least = least(tensor.dtype);
     let odd = [least, least + 1, -1, 0, 1, -(least + 1)];
-    filled(tensor, |_| match random.next() % 30 {
+    filled(tensor, |_| match random.u32(..30) {
         few @ 0..6 => odd[few as usize],
-        _ => held(tensor.dtype, random.next().cast_signed()),
+        _ => held(tensor.dtype, random.i64(..)),
     })
 }
 
@@ -138,7 +138,7 @@ fn scattered(dtype: DataType, ne: [usize; 4], order: [usize; 4], room: usize) ->
 #[case::long_period([70_000, 1, 1, 1], [7, 1, 1, 1])]
 #[case::many_rows([40, 2000, 1, 1], [40, 1, 1, 1])]
 fn sums_differences_and_products_are_exact(#[case] a: [usize; 4], #[case] b: [usize; 4]) {
-    let mut random = Random(301);
+    let mut random = Rng::with_seed(301);
     for (op, dtype) in BINARY.iter().flat_map(|op| WHOLE.iter().map(move |dtype| (*op, *dtype))) {
         let [a, b] = [a, b].map(|ne| wide(Tensor::contiguous(dtype, ne), &mut random));
         compare_two(op, a.tensor, &a, &b);
@@ -158,7 +158,7 @@ fn functions_are_exact(
     #[values([1, 1, 1, 1], [129, 5, 3, 2], [70_001, 1, 1, 1])] ne: [usize; 4],
     #[values(I8, I16, I32)] dtype: DataType,
 ) {
-    let source = wide(Tensor::contiguous(dtype, ne), &mut Random(302));
+    let source = wide(Tensor::contiguous(dtype, ne), &mut Rng::with_seed(302));
     for op in UNARY {
         compare(op, source.tensor, &[&source], |index| of_one(op, number(&source, index)));
     }
@@ -214,7 +214,7 @@ fn products_of_matrices_are_exact(
         DataType,
     ),
 ) {
-    let mut random = Random(303);
+    let mut random = Rng::with_seed(303);
     let a = wide(Tensor::contiguous(types.0, [k, m, weights[0], weights[1]]), &mut random);
     let b = wide(Tensor::contiguous(types.0, [k, n, right[0], right[1]]), &mut random);
     compare_product(Tensor::contiguous(types.1, [m, n, right[0], right[1]]), &a, &b);
@@ -263,9 +263,9 @@ fn a_sum_of_nothing_is_zero(#[values(I8, I16, I32, F32)] result: DataType) {
 #[test]
 fn anything_that_is_accepted_is_the_loop() {
     const ORDERS: [[usize; 4]; 5] = [[0, 1, 2, 3], [1, 0, 2, 3], [2, 1, 0, 3], [3, 0, 1, 2], [0, 2, 1, 3]];
-    let mut random = Random(304);
+    let mut random = Rng::with_seed(304);
     for _ in 0..400 {
-        let mut below = |end: u64| (random.next() >> 20) as usize % end as usize;
+        let mut below = |end: usize| random.usize(..end);
         let dtype = WHOLE[below(3)];
         let ne = [1 + below(40), 1 + below(5), 1 + below(3), 1 + below(3)];
         // Each extent of what repeats divides the other's.
@@ -280,7 +280,7 @@ fn anything_that_is_accepted_is_the_loop() {
             I16 => &[I16, I32, F32],
             _ => &[I32],
         };
-        let result = results[below(results.len() as u64)];
+        let result = results[below(results.len())];
 
         let output = scattered(dtype, ne, [0, 2, 1, 3], rooms[2]);
         let a = wide(scattered(dtype, ne, orders[0], rooms[0]), &mut random);

@@ -137,9 +137,9 @@ mod tests {
     ) {
         let (name, dtype) = op;
         let (whole, [n0, n1, n2, _]) = (Tensor::contiguous(dtype, shapes.0), shapes.1);
-        let a = integers(whole, &mut Random(22));
+        let a = integers(whole, &mut Rng::with_seed(22));
         let part = layout(dtype, shapes.1, transposed);
-        let b = integers(part, &mut Random(23));
+        let b = integers(part, &mut Rng::with_seed(23));
         let [_, second, third, fourth] = whole.nb;
         let params = window([second, third, fourth], offset, transposed);
         let result = run(name, params, whole, &[Some(&a), Some(&b)]).unwrap();

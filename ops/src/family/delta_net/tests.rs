@@ -29,7 +29,7 @@ impl Shape {
         f32s([self.size * self.heads, (self.tokens + self.slots * self.size) * self.sequences, 1, 1])
     }
 
-    fn sources(&self, random: &mut Random) -> Vec<Data> {
+    fn sources(&self, random: &mut Rng) -> Vec<Data> {
         let Self { size, heads, repeat, tokens, sequences, fine, .. } = *self;
         let projection = |heads: usize| {
             if self.permuted {
@@ -56,7 +56,7 @@ impl Shape {
     }
 
     fn node(&self) -> Node {
-        let sources: Vec<_> = self.sources(&mut Random(1)).iter().map(|data| Some(data.tensor)).collect();
+        let sources: Vec<_> = self.sources(&mut Rng::with_seed(1)).iter().map(|data| Some(data.tensor)).collect();
         node(NAME, self.params(), self.output(), &sources)
     }
 
@@ -114,7 +114,7 @@ impl Shape {
 #[case::rollback(Shape { slots: 4, ..SMALL })]
 #[case::rollback_fine(Shape { slots: 5, fine: true, size: 64, permuted: true, ..SMALL })]
 fn networks_are_the_definition(#[case] shape: Shape) {
-    let sources = shape.sources(&mut Random(77));
+    let sources = shape.sources(&mut Rng::with_seed(77));
     let given: Vec<_> = sources.iter().map(Some).collect();
     let result = run(NAME, shape.params(), shape.output(), &given).unwrap();
     assert_close(&result.values(), shape.exact(&sources), 5e-6);
@@ -123,7 +123,7 @@ fn networks_are_the_definition(#[case] shape: Shape) {
 #[test]
 fn states_for_which_there_is_no_token_keep_their_bytes() {
     let shape = Shape { tokens: 2, slots: 3, ..SMALL };
-    let sources = shape.sources(&mut Random(78));
+    let sources = shape.sources(&mut Rng::with_seed(78));
     let given: Vec<_> = sources.iter().map(Some).collect();
     let result = run(NAME, shape.params(), shape.output(), &given).unwrap();
     let untouched = shape.size * shape.size * shape.heads * shape.sequences * 4;

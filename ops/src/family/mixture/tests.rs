@@ -35,7 +35,7 @@ fn products_are_the_definition(
     #[values(DataType::F32, DataType::F16, DataType::BF16, DataType::Q8_0, DataType::Q4_1)] dtype: DataType,
     #[values(false, true)] repeated: bool,
 ) {
-    let mut random = Random(23);
+    let mut random = Rng::with_seed(23);
     let weights = Data::random(Tensor::contiguous(dtype, [length, rows, 5, 1]), &mut random);
     let x = Data::random(f32s([length, if repeated { 1 } else { used }, tokens, 1]), &mut random);
     assert_product(&weights, &x, &choose(5, used, tokens), 2e-5);
@@ -45,7 +45,7 @@ fn products_are_the_definition(
 #[case(DataType::F16)]
 #[case(DataType::BF16)]
 fn the_right_operand_may_be_half(#[case] dtype: DataType) {
-    let mut random = Random(24);
+    let mut random = Rng::with_seed(24);
     let weights = Data::random(Tensor::contiguous(dtype, [40, 9, 3, 1]), &mut random);
     let x = Data::random(Tensor::contiguous(dtype, [40, 2, 4, 1]), &mut random);
     assert_product(&weights, &x, &choose(3, 2, 4), 1e-5);
@@ -53,7 +53,7 @@ fn the_right_operand_may_be_half(#[case] dtype: DataType) {
 
 #[test]
 fn strided_operands_are_read_where_they_lie() {
-    let mut random = Random(25);
+    let mut random = Rng::with_seed(25);
     let part = Tensor { ne: [20, 6, 3, 1], ..f32s([20, 8, 3, 1]) };
     let weights = Data::random(part, &mut random);
     let x = Data::random(permuted(&f32s([20, 4, 2, 1]), [0, 2, 1, 3]), &mut random);
@@ -63,7 +63,7 @@ fn strided_operands_are_read_where_they_lie() {
 /// Weights of an expert that was not chosen are not read: here they could not be decoded.
 #[test]
 fn only_chosen_experts_count() {
-    let mut random = Random(26);
+    let mut random = Rng::with_seed(26);
     let mut weights = Data::random(f32s([16, 4, 3, 1]), &mut random);
     weights.bytes[16 * 4 * 4..2 * 16 * 4 * 4].fill(0xFF);
     let x = Data::random(f32s([16, 1, 1, 1]), &mut random);
@@ -129,7 +129,7 @@ fn weights_keep_their_type_on_the_array() {
 #[case::large([128, 8, 100, 2], false)]
 #[case::strided([16, 3, 5, 1], true)]
 fn sums_are_the_definition(#[case] ne: [usize; 4], #[case] strided: bool) {
-    let mut random = Random(27);
+    let mut random = Rng::with_seed(27);
     let tensor = f32s(ne);
     let source = if strided { permuted(&f32s([ne[0], ne[2], ne[1], ne[3]]), [0, 2, 1, 3]) } else { tensor };
     let a = Data::random(source, &mut random);
