@@ -110,7 +110,7 @@ pub fn say(text: &impl Display) {
         && cause.kind() != ErrorKind::BrokenPipe
         && !INCOMPLETE.swap(true, Ordering::Relaxed)
     {
-        complain(&format!("cannot write to standard output: {cause}"));
+        eprintln!("error: cannot print: {cause}");
     }
 }
 

@@ -17,8 +17,8 @@ use aie_ops::F16Policy;
 use aie_ops::compiler::{KernelCompiler, ReferenceCompiler};
 use clap::{CommandFactory, Parser, ValueEnum};
 use ggml_hsa_cli::command_line::parsed;
+use ggml_hsa_cli::output::{is_complete, say, show};
 use serde_json::json;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -155,20 +155,9 @@ fn main() -> ExitCode {
     if let Some(folder) = &arguments.manual {
         return manual(folder);
     }
-    let outcome = if arguments.simulate {
-        simulate::run(&arguments)
-    } else {
-        run(&arguments).map(|(code, report)| (code, print(&arguments, &report)))
-    };
-    let (code, printed) = outcome.unwrap_or_else(|rejection| reject(&arguments, rejection));
-    match printed {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            eprintln!("error: cannot print: {error}");
-            ExitCode::from(1)
-        }
-        // A broken pipe: the reader of our output has seen enough.
-        _ => ExitCode::from(code),
-    }
+    let outcome = if arguments.simulate { simulate::run(&arguments) } else { run(&arguments) };
+    let code = outcome.unwrap_or_else(|rejection| reject(&arguments, rejection));
+    if is_complete() { ExitCode::from(code) } else { ExitCode::FAILURE }
 }
 
 fn manual(folder: &Path) -> ExitCode {
@@ -189,7 +178,14 @@ fn arches() -> ArchRegistry {
     arches
 }
 
-fn run(arguments: &Arguments) -> Result<(u8, Report), Rejection> {
+/// Makes the kernels, or says what would be made, and prints what came of it.
+fn run(arguments: &Arguments) -> Result<u8, Rejection> {
+    let (code, report) = generated(arguments)?;
+    print(arguments, &report);
+    Ok(code)
+}
+
+fn generated(arguments: &Arguments) -> Result<(u8, Report), Rejection> {
     let arches = arches();
     let misnamed = Environment::process().misnamed(&[aie_jit_iron::settings::SETTINGS, aie_hal::settings::SETTINGS]);
     // Other names may be settings of the library.
@@ -350,43 +346,35 @@ fn generations<'a>(wanted: &'a KernelSet, report: &Report) -> Vec<&'a Arch> {
 }
 
 /// Reports why nothing was generated.
-fn reject(arguments: &Arguments, rejection: Rejection) -> (u8, io::Result<()>) {
+fn reject(arguments: &Arguments, rejection: Rejection) -> u8 {
     let Rejection { code, problems, message } = rejection;
     for problem in &problems {
         eprintln!("error: {problem}");
     }
     eprintln!("error: {message}");
-    if !arguments.json {
-        return (code, Ok(()));
-    }
-    (code, print_json(&json!({"version": 1, "error": message, "problems": problems})))
+    show(arguments.json, &json!({"version": 1, "error": message, "problems": problems}), |_| {});
+    code
 }
 
-fn print(arguments: &Arguments, report: &Report) -> io::Result<()> {
-    for note in &report.notes {
-        eprintln!("note: {note}");
-    }
-    if arguments.json {
-        return print_json(report);
-    }
-    let mut out = io::stdout().lock();
-    if report.kernels.is_empty() {
-        return writeln!(out, "The run missed no kernel: there is nothing to generate");
-    }
-    if arguments.dry_run { print_plan(report, &mut out) } else { print_result(report, &mut out) }
+fn print(arguments: &Arguments, report: &Report) {
+    report.notes.iter().for_each(|note| eprintln!("note: {note}"));
+    show(arguments.json, report, |report| match report.kernels[..] {
+        [] => say(&"The run missed no kernel: there is nothing to generate"),
+        _ if arguments.dry_run => print_plan(report),
+        _ => print_result(report),
+    });
 }
 
-fn print_result(report: &Report, out: &mut impl Write) -> io::Result<()> {
+fn print_result(report: &Report) {
     let linked = report.kernels.iter().filter(|kernel| !kernel.links.is_empty()).count();
     if linked > 0 {
-        writeln!(
-            out,
+        say(&format!(
             "{linked} kernel(s) have names that no backend looks for; links with the right names point to them"
-        )?;
+        ));
     }
     let native = report.kernels.iter().filter(|kernel| kernel.compiler == NativeCompiler::default().name()).count();
     if native > 0 {
-        writeln!(out, "{native} kernel(s) are this program's own code, which has not run on silicon yet")?;
+        say(&format!("{native} kernel(s) are this program's own code, which has not run on silicon yet"));
     }
     let slowest = report.slowest(5);
     if slowest.len() > 1 {
@@ -395,43 +383,33 @@ fn print_result(report: &Report, out: &mut impl Write) -> io::Result<()> {
             .iter()
             .map(|kernel| format!("{}/{} {}", kernel.arch, kernel.name, time(kernel.milliseconds)))
             .collect();
-        writeln!(out, "Slowest: {}", names.join(", "))?;
+        say(&format!("Slowest: {}", names.join(", ")));
     }
-    for pack in &report.packs {
-        writeln!(out, "Packed {pack}")?;
-    }
+    report.packs.iter().for_each(|pack| say(&format!("Packed {pack}")));
     if !report.hsacos.is_empty() {
-        writeln!(out, "Wrote {} code object(s) (.hsaco)", report.hsacos.len())?;
+        say(&format!("Wrote {} code object(s) (.hsaco)", report.hsacos.len()));
     }
     if report.interrupted {
-        writeln!(out, "Interrupted; run the same command again to continue")?;
+        say(&"Interrupted; run the same command again to continue");
     }
-    writeln!(out, "{}", report.summary())
+    say(&report.summary());
 }
 
-fn print_plan(report: &Report, out: &mut impl Write) -> io::Result<()> {
+fn print_plan(report: &Report) {
     for kernel in &report.kernels {
         let what = match kernel.status {
             Status::Kept => "keep",
             Status::Skipped => "skip",
             _ => "generate",
         };
-        write!(out, "{what} {}/{}", kernel.arch, kernel.name)?;
-        if !kernel.links.is_empty() {
-            write!(out, " (links: {})", kernel.links.join(", "))?;
-        }
-        match &kernel.cause {
-            Some(cause) => writeln!(out, ": {cause}")?,
-            None => writeln!(out)?,
-        }
+        let links = match &kernel.links[..] {
+            [] => String::new(),
+            links => format!(" (links: {})", links.join(", ")),
+        };
+        let cause = kernel.cause.as_ref().map_or_else(String::new, |cause| format!(": {cause}"));
+        say(&format!("{what} {}/{}{links}{cause}", kernel.arch, kernel.name));
     }
     let count = |status| report.with(status).count();
     let (make, keep) = (count(Status::Planned), count(Status::Kept));
-    writeln!(out, "No errors found: {make} kernel(s) to generate, {keep} up to date")
-}
-
-fn print_json(value: &impl serde::Serialize) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, value)?;
-    writeln!(out)
+    say(&format!("No errors found: {make} kernel(s) to generate, {keep} up to date"));
 }

@@ -1,6 +1,6 @@
 //! `--simulate`: IRON designs on the simulator, beside the reference kernels and, if wanted, native kernels on the emulated array.
 
-use super::{Arguments, Rejection, arches, print_json, processors, wanted};
+use super::{Arguments, Rejection, arches, processors, wanted};
 use aie_driver_xdna::route::Route;
 use aie_hal::{ArchRegistry, Environment, KernelArtifact};
 use aie_jit_iron::configuration::KernelRequest;
@@ -12,12 +12,12 @@ use aie_jit_native::kit::Material;
 use aie_ops::compiler::{CompileError, KernelCompiler};
 use ggml_hsa::device::drivers;
 use ggml_hsa::kernels::selftest::dispatch::{Place, dispatch};
+use ggml_hsa_cli::output::{say, show};
 use serde_json::json;
-use std::io::{self, Write};
 use std::time::Duration;
 
-/// Simulates, and prints what became of each kernel: the exit code, and whether that could be printed.
-pub fn run(arguments: &Arguments) -> Result<(u8, io::Result<()>), Rejection> {
+/// Simulates, and prints what became of each kernel: the exit code.
+pub fn run(arguments: &Arguments) -> Result<u8, Rejection> {
     let missing = |message: String| Rejection { code: 3, problems: Vec::new(), message };
     let wanted = wanted(arguments, &arches())?;
     let environment = Environment::process();
@@ -36,12 +36,9 @@ pub fn run(arguments: &Arguments) -> Result<(u8, io::Result<()>), Rejection> {
     let right = simulated.iter().filter(|one| matches!(one.verdict, Verdict::Right { .. })).count();
     let ran = |one: &Simulated| matches!(one.verdict, Verdict::Right { .. } | Verdict::Unjudged);
     let is_good = simulated.iter().any(ran) && !simulated.iter().any(Simulated::is_bad);
-    let printed = if arguments.json {
-        print_json(&json!({"version": 1, "right": right, "total": simulated.len(), "simulated": simulated}))
-    } else {
-        print(&simulated, right, &mut io::stdout().lock())
-    };
-    Ok((u8::from(!is_good), printed))
+    let report = json!({"version": 1, "right": right, "total": simulated.len(), "simulated": simulated});
+    show(arguments.json, &report, |_| print(&simulated, right));
+    Ok(u8::from(!is_good))
 }
 
 /// What the native kernel computes on the emulated array.
@@ -72,26 +69,25 @@ fn executed(kernel: &KernelRequest, sources: &[&[u8]], artifact: &KernelArtifact
     ended.and_then(|ended| ended.result()).map_err(|error| error.to_string())
 }
 
-fn print(simulated: &[Simulated], right: usize, out: &mut impl Write) -> io::Result<()> {
+fn print(simulated: &[Simulated], right: usize) {
     for Simulated { name, arch, verdict, cores, columns, other, .. } in simulated {
         let (word, text) = described(verdict);
         let used = match verdict {
             Verdict::Right { .. } | Verdict::Unjudged => format!(", {cores} core(s) of {columns} column(s)"),
             _ => String::new(),
         };
-        writeln!(out, "{word} {arch}/{name}: {text}{used}")?;
+        say(&format!("{word} {arch}/{name}: {text}{used}"));
         if let Some(Other { verdict, beside, .. }) = other {
             let (word, text) = described(verdict);
-            write!(out, "  native: {word}, {text}")?;
-            if let Some(Difference { elements, of, nmse, .. }) = beside {
-                write!(out, "; {elements} of {of} elements differ from the design's, error {nmse:.1e}")?;
-            }
-            writeln!(out)?;
+            let beside = beside.as_ref().map_or_else(String::new, |Difference { elements, of, nmse, .. }| {
+                format!("; {elements} of {of} elements differ from the design's, error {nmse:.1e}")
+            });
+            say(&format!("  native: {word}, {text}{beside}"));
         }
     }
     let unjudged = simulated.iter().filter(|one| one.verdict == Verdict::Unjudged).count();
     let more = if unjudged == 0 { String::new() } else { format!(", {unjudged} without a reference kernel") };
-    writeln!(out, "Simulated {right}/{} kernel(s) with right results{more}", simulated.len())
+    say(&format!("Simulated {right}/{} kernel(s) with right results{more}", simulated.len()));
 }
 
 /// A word and more about a verdict.
