@@ -15,7 +15,5 @@ pub const CONTEXT_HANDLE: u32 = 255;
 /// Chain buffers that the kernel takes from the heap for each context, and jobs that one context can have queued (`aie2_pci.h`:
 /// `HWCTX_MAX_CMDS`).
 pub const QUEUED_JOBS: usize = 4;
-/// Bytes of a chain buffer (`amdxdna_gem.h`).
-pub const CHAIN_BUFFER_BYTES: usize = 4096;
 /// Bytes of a page.
 pub const PAGE: usize = 4096;

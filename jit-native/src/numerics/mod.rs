@@ -38,15 +38,6 @@ pub mod model;
 #[cfg(test)]
 mod tests;
 
-/// The half of a pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Half {
-    /// Elements 0 to 15.
-    Low,
-    /// Elements 16 to 31.
-    High,
-}
-
 /// Sixteen lanes of a vector unit.
 ///
 /// Rounding to bf16 is to nearest even (crRnd 12), integers wrap (crSat 0).

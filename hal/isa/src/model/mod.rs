@@ -111,11 +111,6 @@ impl Isa {
         &self.classes[usize::from(index)]
     }
 
-    /// The class of this name.
-    pub fn class_named(&self, name: &str) -> Option<&RegisterClass> {
-        self.classes.iter().find(|class| class.name == name)
-    }
-
     /// Hardware that an instruction occupies alone for some cycles; [`UnitUse::unit`] is an index into them.
     pub fn units(&self) -> &[Unit] {
         &self.units
