@@ -52,11 +52,12 @@ pub struct DevicesArguments {
 }
 
 /// What a device can be used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum State {
     Offered,
     Idle,
+    #[default]
     Usable,
     Unusable,
     Hidden,
@@ -88,7 +89,7 @@ impl State {
 }
 
 /// A device of the list.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 struct Row {
     /// To paste.
     uri: String,
@@ -190,15 +191,14 @@ fn npu_row(npu: &FoundNpu, driver: Option<&str>) -> Row {
     Row {
         uri: npu.uri().map_or_else(|_| format!("{SCHEME}:{}", npu.ordinal), |uri| uri.to_string()),
         name: Some(npu.name.clone()),
-        simulated: false,
         state: if npu.usable() { State::Usable } else { State::Unusable },
-        offered_as: Vec::new(),
         generation: npu.arch.as_ref().map(|arch| arch.name.clone()),
         columns: npu.arch.as_ref().map(|arch| arch.array.columns),
         firmware: npu.firmware.clone(),
         driver: driver.filter(|_| npu.node.is_some()).map(ToOwned::to_owned),
         node: npu.node.clone(),
         reasons: npu.obstacles.iter().map(ToString::to_string).collect(),
+        ..Row::default()
     }
 }
 
@@ -211,14 +211,9 @@ fn row_of<'a>(rows: &'a mut Vec<Row>, device: &dyn Device) -> &'a mut Row {
             uri: uri.to_string(),
             name: Some(device.info().name.clone()),
             simulated: device.info().simulated,
-            state: State::Usable,
-            offered_as: Vec::new(),
             generation: Some(device.info().arch.clone()),
             columns: Some(device.arch().array.columns),
-            firmware: None,
-            driver: None,
-            node: None,
-            reasons: Vec::new(),
+            ..Row::default()
         });
         rows.len() - 1
     });
@@ -239,19 +234,7 @@ fn reject(rows: &mut Vec<Row>, uri: String, reason: String) {
             row.state = State::Unusable;
             row.reasons.push(reason);
         }
-        None => rows.push(Row {
-            uri,
-            name: None,
-            simulated: false,
-            state: State::Rejected,
-            offered_as: Vec::new(),
-            generation: None,
-            columns: None,
-            firmware: None,
-            driver: None,
-            node: None,
-            reasons: vec![reason],
-        }),
+        None => rows.push(Row { uri, state: State::Rejected, reasons: vec![reason], ..Row::default() }),
     }
 }
 
@@ -264,13 +247,10 @@ fn simulated(arches: &ArchRegistry, rows: &[Row]) -> Vec<Row> {
         name: Some(listing.name),
         simulated: true,
         state: State::Available,
-        offered_as: Vec::new(),
         columns: listing.arch.as_ref().and_then(|name| arches.get(name)).map(|arch| arch.array.columns),
         generation: listing.arch,
-        firmware: None,
-        driver: None,
-        node: None,
         reasons: listing.disabled.into_iter().collect(),
+        ..Row::default()
     };
     others.map(row).collect()
 }
