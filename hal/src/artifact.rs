@@ -114,6 +114,7 @@ pub struct KernelArtifact {
     instructions: Arc<[u8]>,
     argument_count: usize,
     operation_count: usize,
+    charged_operations: u64,
     has_completion_token: bool,
     digest: Digest,
     identity: Digest,
@@ -150,6 +151,7 @@ impl KernelArtifact {
             return Err(ArtifactError::Generation { name, arch, expected: generation, found });
         }
         let (argument_count, operation_count) = (stream.argument_count(), stream.operations().count());
+        let charged_operations = stream.charged_operations();
         let has_completion_token = stream.has_completion_token();
         let digest = Digest::of(&pdi::canonical(&pdi));
         let identity = identity_of(&digest, &instructions);
@@ -161,6 +163,7 @@ impl KernelArtifact {
             instructions,
             argument_count,
             operation_count,
+            charged_operations,
             has_completion_token,
             digest,
             identity,
@@ -200,6 +203,7 @@ impl KernelArtifact {
             _ => {}
         }
         let (argument_count, operation_count) = (stream.argument_count(), stream.operations().count());
+        let charged_operations = stream.charged_operations();
         let has_completion_token = stream.has_completion_token();
         let identity = identity_of(&self.digest, &instructions);
         let maker = None;
@@ -207,6 +211,7 @@ impl KernelArtifact {
             instructions,
             argument_count,
             operation_count,
+            charged_operations,
             has_completion_token,
             identity,
             maker,
@@ -291,6 +296,13 @@ impl KernelArtifact {
     #[must_use]
     pub fn operation_count(&self) -> usize {
         self.operation_count
+    }
+
+    /// What their time is reckoned by: [`InstructionStream::charged_operations`] of the stream that
+    /// [`KernelArtifact::operation_count`] counts.
+    #[must_use]
+    pub fn charged_operations(&self) -> u64 {
+        self.charged_operations
     }
 
     /// Whether the instructions wait for any output. A dispatch of a kernel that does not is complete before

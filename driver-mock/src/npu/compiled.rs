@@ -192,7 +192,7 @@ impl CompiledArray {
         };
         self.order = order;
         let (busy_ns, memory) = ran.inspect_err(|_| self.forget())?;
-        Ok(Completed { busy_ns, operations: stream.operations().count() as u64, written: memory.written })
+        Ok(Completed { busy_ns, operations: stream.charged_operations(), written: memory.written })
     }
 
     /// After a failure nothing of what is loaded counts.
@@ -297,7 +297,7 @@ impl CompiledArray {
 pub struct Completed {
     /// Nanoseconds for which the array was busy with it, or the memory with what the array read or wrote, if that took longer.
     pub busy_ns: u64,
-    /// Operations of the stream that it ran.
+    /// Operations of the stream that it ran, as their time is reckoned ([`InstructionStream::charged_operations`]).
     pub operations: u64,
     /// For every argument, whether it was written.
     written: Vec<bool>,

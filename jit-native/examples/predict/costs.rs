@@ -1,5 +1,7 @@
 //! What cycles, bytes, operations and submissions cost.
 
+use crate::measure::Measured;
+use crate::model::{Kernel, Kind};
 use aie_hal::arch::{CostModel, Estimate};
 use serde::Serialize;
 
@@ -35,45 +37,86 @@ pub fn of(cost: &CostModel, given: Given) -> [Costs; 3] {
     [at(|e| e.low, |e| e.high), at(|e| e.expected, |e| e.expected), at(|e| e.high, |e| e.low)]
 }
 
-/// What something takes, by what takes it, in milliseconds.
-#[derive(Clone, Copy, Debug, Serialize)]
+/// What something takes, by what takes it, in milliseconds. Each dispatch waits for the one before it, so the sum is what passes.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Terms {
-    /// Cycles of the emulated array.
-    pub kernels: f64,
-    /// Bytes that shims read, and what pieces of them cost besides. While they pass kernels run: what takes longer counts.
+    /// Bytes that products read, and what pieces of them cost besides.
     pub memory: f64,
-    /// Operations of streams.
+    /// What products take longer than their bytes, by the cycles of the emulated array.
+    pub cores: f64,
+    /// Kernels of vectors, by cycles or bytes, whatever takes longer.
+    pub small_streams: f64,
+    /// Attention, by the same.
+    pub attention: f64,
+    /// Operations of streams. Streams write all of them before words move, so that none are hidden.
     pub operations: f64,
-    /// Submissions.
-    pub chains: f64,
-    /// Further dispatches of a chain.
-    pub commands: f64,
+    /// Submissions, and further dispatches of a chain.
+    pub boundaries: f64,
 }
 
-/// What is executed.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Counts {
+/// What one kernel takes, and how often.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    pub kind: Kind,
+    pub times: u64,
     pub cycles: u64,
     pub bytes: u64,
     pub pieces: u64,
+}
+
+/// What is executed.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    pub works: Vec<Work>,
     pub operations: u64,
     pub chains: u64,
     pub commands: u64,
 }
 
+impl Counts {
+    /// Adds a kernel.
+    pub fn add(&mut self, kernel: &Kernel, measured: &Measured) {
+        let (Kernel { kind, times, .. }, Measured { cycles, bytes, pieces, operations, .. }) = (kernel, measured);
+        self.works.push(Work { kind: *kind, times: *times, cycles: *cycles, bytes: *bytes, pieces: *pieces });
+        self.operations += operations * times;
+    }
+
+    /// The sum of something over all kernels.
+    pub fn sum(&self, of: fn(&Work) -> u64) -> u64 {
+        self.works.iter().map(|work| of(work) * work.times).sum()
+    }
+}
+
 impl Terms {
     pub fn of(counts: &Counts, costs: &Costs) -> Self {
         let milliseconds = |count: u64, ns: u64| count as f64 * ns as f64 / 1e6;
-        Self {
-            kernels: counts.cycles as f64 * 1e3 / costs.hertz as f64,
-            memory: (counts.bytes + costs.piece_bytes * counts.pieces) as f64 * 1e3 / costs.bytes_per_second as f64,
+        let mut terms = Self {
             operations: milliseconds(counts.operations, costs.operation_ns),
-            chains: milliseconds(counts.chains, costs.chain_ns),
-            commands: milliseconds(counts.commands.saturating_sub(counts.chains), costs.command_ns),
+            boundaries: milliseconds(counts.chains, costs.chain_ns)
+                + milliseconds(counts.commands.saturating_sub(counts.chains), costs.command_ns),
+            ..Self::default()
+        };
+        for Work { kind, times, cycles, bytes, pieces } in &counts.works {
+            let array = (cycles * times) as f64 * 1e3 / costs.hertz as f64;
+            let bytes = (bytes + costs.piece_bytes * pieces) * times;
+            let memory = bytes as f64 * 1e3 / costs.bytes_per_second as f64;
+            match kind {
+                Kind::Product => {
+                    (terms.memory, terms.cores) = (terms.memory + memory, terms.cores + (array - memory).max(0.0))
+                }
+                Kind::Attention => terms.attention += array.max(memory),
+                Kind::Small => terms.small_streams += array.max(memory),
+            }
         }
+        terms
     }
 
     pub fn total(&self) -> f64 {
-        self.kernels.max(self.memory) + self.operations + self.chains + self.commands
+        let Self { memory, cores, small_streams, attention, operations, boundaries } = self;
+        memory + cores + small_streams + attention + operations + boundaries
     }
 }
+
+/// The costs that every prediction is also shown for: what an operation takes, and what memory gives all shims together.
+pub const SETTINGS: [(u64, u64); 4] =
+    [(145, 26_800_000_000), (145, 15_000_000_000), (400, 26_800_000_000), (400, 15_000_000_000)];

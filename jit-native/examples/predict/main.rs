@@ -4,9 +4,10 @@
 //! Each kernel runs on the emulated array; its cycles, the bytes its shims read and the operations of its stream cost what the
 //! generation's file says, which is what others measured. Where they differ, so does the prediction: it has a range.
 //!
-//! Not in the sums: copies (GET_ROWS, SET_ROWS), and what the host computes.
+//! Not in the sums: what the host computes, as the row of the embedding (GET_ROWS).
 
 mod costs;
+mod count;
 #[path = "../../tests/mul_mat/device.rs"]
 mod device;
 mod measure;
@@ -16,11 +17,11 @@ mod zeros;
 
 use aie_hal::Arch;
 use clap::Parser;
-use costs::{Costs, Counts, Given, Terms};
+use costs::{Costs, Counts, Given, SETTINGS, Terms};
+use count::Counted;
 use measure::{Measured, measure};
 use model::{Kernel, Model};
 use serde::Serialize;
-use std::collections::HashSet;
 use std::error::Error;
 use std::process::ExitCode;
 
@@ -75,17 +76,14 @@ struct Prediction {
     layers: u64,
     weights: String,
     keys: usize,
-    /// Of a decoded token, all kernels together.
-    operations: u64,
+    /// Operations, dispatches, configurations, contexts.
+    #[serde(flatten)]
+    counted: Counted,
+    chains: u64,
+    /// All kernels together.
     cycles: u64,
     bytes: u64,
     pieces: u64,
-    /// Kernels of a token, each a dispatch if nothing is joined.
-    kernels: u64,
-    /// Neighbours with one PDI are joined.
-    dispatches: u64,
-    chains: u64,
-    pdis: usize,
     tokens_per_second: f64,
     /// At the slow ends of all costs.
     slowest: f64,
@@ -94,9 +92,20 @@ struct Prediction {
     /// Milliseconds of a token by the expected costs.
     terms: Terms,
     costs: Costs,
+    /// The same by other costs of operations and memory.
+    settings: Vec<Setting>,
     prompt: Option<Prompt>,
     #[serde(skip)]
     rows: Vec<(Kernel, Measured)>,
+}
+
+/// A prediction by other costs.
+#[derive(Debug, Serialize)]
+struct Setting {
+    operation_ns: u64,
+    bytes_per_second: u64,
+    tokens_per_second: f64,
+    terms: Terms,
 }
 
 /// The products of a prompt's layers.
@@ -156,40 +165,37 @@ fn predict(
     arch: &Arch,
     costs: &[Costs; 3],
 ) -> Result<Prediction, Box<dyn Error>> {
-    let (mut counts, mut kernels, mut pdis, mut rows) = (Counts::default(), 0, HashSet::new(), Vec::new());
+    let counted = Counted::of(model, arguments.keys, arch)?;
+    let (mut counts, mut rows) = (Counts::default(), Vec::new());
     for kernel in model.kernels(arguments.keys) {
         let measured = measure(&kernel, 1, arch)?;
-        counts.cycles += measured.cycles * kernel.times;
-        counts.bytes += measured.bytes * kernel.times;
-        counts.pieces += measured.pieces * kernel.times;
-        counts.operations += measured.operations * kernel.times;
-        kernels += kernel.times;
-        pdis.insert(measured.pdi);
+        counts.add(&kernel, &measured);
         rows.push((kernel, measured));
     }
-    // Neighbours with one PDI are joined, which leaves four dispatches a layer and three others (docs/native-copies.md).
-    counts.commands = 4 * model.layers + 3;
+    counts.commands = counted.dispatches;
     counts.chains = counts.commands.div_ceil(JOINED_CHAIN);
     let [slowest, expected, fastest] = costs.map(|costs| Terms::of(&counts, &costs));
+    let settings = SETTINGS.map(|(operation_ns, bytes_per_second)| {
+        let terms = Terms::of(&counts, &Costs { operation_ns, bytes_per_second, ..costs[1] });
+        Setting { operation_ns, bytes_per_second, tokens_per_second: 1e3 / terms.total(), terms }
+    });
     let prompt = (arguments.prompt > 0).then(|| prompt(model, arguments.prompt, arch, costs)).transpose()?;
     Ok(Prediction {
         model: model.name,
         layers: model.layers,
         weights: model.weights.to_string(),
         keys: arguments.keys,
-        operations: counts.operations,
-        cycles: counts.cycles,
-        bytes: counts.bytes,
-        pieces: counts.pieces,
-        kernels,
-        dispatches: counts.commands,
+        counted,
         chains: counts.chains,
-        pdis: pdis.len(),
+        cycles: counts.sum(|work| work.cycles),
+        bytes: counts.sum(|work| work.bytes),
+        pieces: counts.sum(|work| work.pieces),
         tokens_per_second: 1e3 / expected.total(),
         slowest: 1e3 / slowest.total(),
         fastest: 1e3 / fastest.total(),
         terms: expected,
         costs: costs[1],
+        settings: settings.into(),
         prompt,
         rows,
     })
@@ -199,10 +205,7 @@ fn prompt(model: &Model, tokens: usize, arch: &Arch, costs: &[Costs; 3]) -> Resu
     let (mut counts, mut macs) = (Counts::default(), 0);
     for (kernel, each) in model.products() {
         let measured = measure(&kernel, tokens, arch)?;
-        counts.cycles += measured.cycles * kernel.times;
-        counts.bytes += measured.bytes * kernel.times;
-        counts.pieces += measured.pieces * kernel.times;
-        counts.operations += measured.operations * kernel.times;
+        counts.add(&kernel, &measured);
         macs += each * tokens as u64 * kernel.times;
     }
     let rates = arch.mmul.iter().filter(|shape| shape.types == "bf16 x bf16").map(|shape| shape.macs_per_cycle);
@@ -230,32 +233,37 @@ fn print(prediction: &Prediction) {
         let (name, times) = (&kernel.name, kernel.times);
         println!("  {name:<34} {times:>6} {cycles:>11}{mark} {all:>10.3} {rate:>8.2} {operations:>10}");
     }
+    let Counted { operations, charged_operations, dispatches, pdis, contexts, .. } = prediction.counted;
     println!(
-        "  a token: kernels {:.2} ms or memory {:.2} ms, {} operations {:.2} ms, {} chains {:.2} ms, {} dispatches {:.2} ms; {} PDIs",
-        terms.kernels,
-        terms.memory,
-        prediction.operations,
-        terms.operations,
+        "  a token: {charged_operations} operations ({operations} with block writes once), {dispatches} dispatches in {} chains, {pdis} \
+         PDIs, contexts: {contexts}; {}",
         prediction.chains,
-        terms.chains,
-        prediction.dispatches,
-        terms.commands,
-        prediction.pdis
+        in_words(terms)
     );
     println!(
         "  {:.1} tokens/s; {:.1} to {:.1} by the ranges of the costs",
         prediction.tokens_per_second, prediction.slowest, prediction.fastest
     );
+    for Setting { operation_ns, bytes_per_second, tokens_per_second, terms } in &prediction.settings {
+        let gigabytes = *bytes_per_second as f64 / 1e9;
+        println!("  {operation_ns} ns, {gigabytes:.1} GB/s: {tokens_per_second:.1} tokens/s; {}", in_words(terms));
+    }
     if let Some(Prompt { tokens, share_of_peak, lowest, highest, operations, terms }) = &prediction.prompt {
         println!(
-            "  products of a prompt of {tokens}: {:.1} % of the array's multiply-accumulates, {:.1} to {:.1} by the ranges; kernels {:.1} ms \
-             or memory {:.1} ms, {operations} operations {:.1} ms",
+            "  products of a prompt of {tokens}: {:.1} % of the array's multiply-accumulates, {:.1} to {:.1} by the ranges; {operations} \
+             operations; {}",
             100.0 * share_of_peak,
             100.0 * lowest,
             100.0 * highest,
-            terms.kernels,
-            terms.memory,
-            terms.operations
+            in_words(terms)
         );
     }
+}
+
+fn in_words(terms: &Terms) -> String {
+    let Terms { memory, cores, small_streams, attention, operations, boundaries } = terms;
+    format!(
+        "ms: memory {memory:.2}, cores {cores:.2}, small streams {small_streams:.2}, attention {attention:.2}, operations \
+         {operations:.2}, boundaries {boundaries:.2}"
+    )
 }

@@ -3,7 +3,6 @@
 use crate::model::Kernel;
 use crate::zeros::run;
 use aie_hal::Arch;
-use aie_hal::artifact::Digest;
 use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::extent::Traffic;
 use aie_jit_native::codegen::LoopForm;
@@ -27,10 +26,8 @@ pub struct Measured {
     pub bytes: u64,
     /// Pieces without a gap that these are.
     pub pieces: u64,
-    /// Operations of its stream.
+    /// Operations of its stream, a block write once for every eight words.
     pub operations: u64,
-    /// Its configuration of the array.
-    pub pdi: Digest,
     /// Whether cycles and bytes follow from a smaller one.
     pub scaled: bool,
 }
@@ -56,8 +53,7 @@ pub fn measure(kernel: &Kernel, columns: usize, arch: &Arch) -> Result<Measured,
         cycles: scale(timing.cycles),
         bytes: scale(bytes),
         pieces: scale(pieces),
-        operations: whole.operation_count() as u64,
-        pdi: *whole.digest(),
+        operations: whole.charged_operations(),
         scaled: factor != 1.0,
     })
 }

@@ -57,9 +57,21 @@ pub static ALL: &[Model] = &[
     },
 ];
 
+/// What a kernel waits for, by which its time is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Weights, each read once.
+    Product,
+    /// Keys and values.
+    Attention,
+    /// Vectors of a token: norms, sums, gates, rotations.
+    Small,
+}
+
 /// A kernel and how often a token needs it.
 pub struct Kernel {
     pub name: String,
+    pub kind: Kind,
     pub times: u64,
     /// Bytes of weights or of the cache that it reads.
     pub bytes: u64,
@@ -82,7 +94,8 @@ fn params(words: &[(usize, f32)]) -> OpParams {
 }
 
 fn kernel(name: &str, times: u64, node: Node) -> Kernel {
-    Kernel { name: name.into(), times, bytes: 0, size: 0, node: Box::new(move |_, _| node.clone()) }
+    let kind = Kind::Small;
+    Kernel { name: name.into(), kind, times, bytes: 0, size: 0, node: Box::new(move |_, _| node.clone()) }
 }
 
 impl Model {
@@ -95,6 +108,7 @@ impl Model {
         };
         Kernel {
             name: format!("MUL_MAT {name} {rows} x {depth}"),
+            kind: Kind::Product,
             times,
             bytes: (rows * dtype.row_bytes(depth)) as u64,
             size: rows,
@@ -113,6 +127,7 @@ impl Model {
         };
         Kernel {
             name: format!("FLASH_ATTN_EXT {keys} keys"),
+            kind: Kind::Attention,
             times,
             bytes: (2 * 2 * head * keys * kv_heads) as u64,
             size: keys,
@@ -127,6 +142,20 @@ impl Model {
         params.0[4] = 8192;
         let positions = Tensor::contiguous(DataType::I32, [1, 1, 1, 1]);
         kernel(&format!("ROPE {name}"), times, Node::new("ROPE", params, rows, vec![Some(rows), Some(positions)]))
+    }
+
+    fn cache_rows(&self, times: u64, keys: usize) -> Kernel {
+        let width = self.kv_heads * self.head;
+        let cache = Tensor::contiguous(DataType::F16, [width, keys, 1, 1]);
+        let place = Tensor::contiguous(DataType::I64, [1, 1, 1, 1]);
+        let sources = vec![Some(f32s([width, 1, 1, 1])), Some(place), Some(cache)];
+        kernel("SET_ROWS of k, of v", times, Node::new("SET_ROWS", OpParams::default(), cache, sources))
+    }
+
+    /// Dispatches of a decoded token. Neighbours with one PDI are joined, which leaves four a layer and three others
+    /// (docs/native-copies.md).
+    pub fn dispatches(&self) -> u64 {
+        4 * self.layers + 3
     }
 
     /// The products of a layer, with the multiply-accumulates of a column.
@@ -157,6 +186,7 @@ impl Model {
             self.product("k, v", 2 * layers, of_keys, width),
             self.rope("q", layers, heads),
             self.rope("k", layers, kv_heads),
+            self.cache_rows(2 * layers, keys),
             self.attention(layers, keys),
             self.product("o", layers, width, of_heads),
             kernel("ADD", 2 * layers, Node::new("ADD", OpParams::default(), token, vec![Some(token), Some(token)])),

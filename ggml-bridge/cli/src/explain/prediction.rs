@@ -17,7 +17,8 @@ pub struct Prediction {
     pub memory_ns: f64,
     /// And what arithmetic alone would take.
     pub arithmetic_ns: f64,
-    /// Operations of the instruction streams; those of a kernel that is only described are not known.
+    /// Operations of the instruction streams, a block write once for every eight words; those of a kernel that is only described are
+    /// not known.
     pub operations: u64,
     /// What the command processor takes for them.
     pub operations_ns: f64,

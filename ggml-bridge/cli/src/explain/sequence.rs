@@ -83,7 +83,7 @@ pub struct Sequence {
     pub chains: usize,
     /// Times a chain needs another hardware context than the chain before it.
     pub context_switches: u64,
-    /// Operations of the streams of all dispatches that are machine code.
+    /// Operations of the streams of all dispatches that are machine code, a block write once for every eight words.
     pub operations: u64,
     /// What a dispatch of each kernel reads of memory, or writes there, whatever takes longer, where it is known.
     pub traffic: BTreeMap<String, Traffic>,
@@ -112,7 +112,7 @@ impl Sequence {
                     let configuration = found.configuration(artifact, arch);
                     found.configurations[configuration].dispatches += 1;
                     if found.configurations[configuration].code {
-                        found.operations += artifact.operation_count() as u64;
+                        found.operations += artifact.charged_operations();
                         found.note_traffic(artifact, arch);
                     }
                     let joined = joining.dispatch(configuration, artifact, bindings.iter().map(|binding| &binding.of));

@@ -92,7 +92,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
                 .map_or(Traffic { bytes: all, pieces: 0 }, |moved| Traffic { bytes: moved.bytes.max(all), ..moved }),
         };
         let stream = made.as_ref().unwrap_or(&kernel.artifact);
-        let expected_ns = device.state().arch.cost.slow_dispatch_ns(stream.operation_count() as u64, traffic);
+        let expected_ns = device.state().arch.cost.slow_dispatch_ns(stream.charged_operations(), traffic);
         let part = Part { command, kernel, bindings, arguments, outputs, made, touched, expected_ns, joinable };
         let most = device.state().limits.kernel_arguments;
         if let Some(part) = self.neighbours.add(index, part, most) {

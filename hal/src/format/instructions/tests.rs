@@ -54,6 +54,18 @@ fn one_in_one_out_is_written_word_for_word() {
 }
 
 #[test]
+fn block_writes_are_charged_by_their_words() {
+    let charge = |words: usize| {
+        let mut writer = InstructionWriter::new(Header::aie2(1));
+        writer.block_write(0, &vec![0; words]);
+        InstructionStream::parse(&writer.finish().unwrap()).unwrap().charged_operations()
+    };
+    assert_eq!([0, 1, 6, 8, 9, 16, 17, 128].map(charge), [1, 1, 1, 1, 2, 2, 3, 16]);
+    let file = stream(8, &ONE_IN_ONE_OUT.concat());
+    assert_eq!(InstructionStream::parse(&file).unwrap().charged_operations(), 8);
+}
+
+#[test]
 fn one_in_one_out_is_read() {
     let file = stream(8, &ONE_IN_ONE_OUT.concat());
     let stream = InstructionStream::parse(&file).unwrap();

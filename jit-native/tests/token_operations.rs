@@ -1,0 +1,40 @@
+//! Operations of a decoded token do not rise: they take most of the time of small models.
+
+#[path = "../examples/predict/count.rs"]
+#[allow(dead_code, reason = "the example that shares it has more")]
+mod count;
+#[path = "mul_mat/device.rs"]
+#[allow(dead_code, reason = "the tests that share it run kernels")]
+mod device;
+#[path = "../examples/predict/model.rs"]
+#[allow(dead_code, reason = "the example that shares it has prompts, too")]
+mod model;
+
+use count::Counted;
+use std::fmt::Write as _;
+
+/// Tokens in front of the decoded one.
+const KEYS: usize = 1024;
+const FILE: &str = "jit-native/tests/data/token-operations.tsv";
+const KEPT: &str = include_str!("data/token-operations.tsv");
+
+/// What is counted of each model, a line each, below a line of names.
+#[test]
+fn operations_of_a_decoded_token_are_those_that_are_kept() {
+    let mut found = String::from("model\toperations\tcharged operations\tkernels\tdispatches\tPDIs\tcontexts\n");
+    for model in model::ALL {
+        let counted =
+            Counted::of(model, KEYS, &device::aie2()).unwrap_or_else(|error| panic!("{}: {error}", model.name));
+        let Counted { operations, charged_operations, kernels, dispatches, pdis, contexts } = counted;
+        let _ = writeln!(
+            found,
+            "{}\t{operations}\t{charged_operations}\t{kernels}\t{dispatches}\t{pdis}\t{contexts}",
+            model.name
+        );
+    }
+    assert!(
+        found == KEPT,
+        "a decoded token has other counts than {FILE}. If none of them has risen, write this there, and the new figures into \
+         docs/native-prediction.md; one that has risen costs time on every NPU (145 to 400 ns an operation):\n{found}\ninstead of\n{KEPT}"
+    );
+}
