@@ -100,7 +100,7 @@ impl Driver for MockDriver {
                 };
                 let uri = uri.with_path(&path)?;
                 let mut compiled = CompiledArray::new(Arc::clone(&arch));
-                compiled.set_order(options.seed, options.seeds);
+                compiled.set_order(options.seed, options.seeds, options.reloads);
                 compiled.keep_residue(options.keeps_residue);
                 compiled.set_loops(options.loops);
                 options.cycles.into_iter().for_each(|cycles| compiled.set_cycle_limit(cycles));

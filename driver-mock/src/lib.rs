@@ -28,6 +28,7 @@
 //! | `trace=FILE` | a file that gets the [timeline](npu::trace) of compiled kernels | none |
 //! | `seed=N` | compiled kernels run in another [order of events](aie_emulator::Rules::interleaving), which the seed draws | one fixed order |
 //! | `seeds=N` | a dispatch is run in N other orders too, those of the seeds from 1 on, and fails where it gives other bytes | 0 |
+//! | `reloads=SEED` | the context loses the array before some dispatches, which the seed draws: the PDI is loaded again, other noise in memory | never |
 //! | `residue=kept` | a PDI finds locks, channels, cores and memory as the last one left them, in a context of its own too | `cleared` |
 //! | `execute=emulated` | programs are to give it kernels as machine code where there are any ([`Execution`]) | `reference` |
 //! | `execute=plan` | nothing is executed: for programs that only plan their work, with memory that takes no pages before it is touched | `reference` |

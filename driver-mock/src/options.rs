@@ -8,9 +8,9 @@ use aie_hal::{DeviceUri, DriverError};
 use std::path::PathBuf;
 
 /// Parameters that a `mock` URI takes.
-pub(crate) const PARAMETERS: [&str; 13] = [
-    "devices", "coherent", "order", "memory", "heap", "cycles", "loops", "trace", "seed", "seeds", "residue",
-    "execute", "fault",
+pub(crate) const PARAMETERS: [&str; 14] = [
+    "devices", "coherent", "order", "memory", "heap", "cycles", "loops", "trace", "seed", "seeds", "reloads",
+    "residue", "execute", "fault",
 ];
 
 /// Generation of a URI without a path.
@@ -44,6 +44,8 @@ pub(crate) struct Options {
     pub(crate) seed: Option<u64>,
     /// How many other orders have to give the same.
     pub(crate) seeds: u64,
+    /// The seed that draws before which dispatches a context loses the array.
+    pub(crate) reloads: Option<u64>,
     /// Whether a PDI finds the array as the one before left it.
     pub(crate) keeps_residue: bool,
     pub(crate) faults: FaultPlan,
@@ -118,6 +120,7 @@ impl Options {
         let cycles = uri.typed_param("cycles", "a number of device cycles")?;
         let seed = uri.typed_param("seed", "a number")?;
         let seeds = uri.typed_param("seeds", "a number")?.unwrap_or_default();
+        let reloads = uri.typed_param("reloads", "a number")?;
         let keeps_residue = choice("residue", "kept", "cleared", false)?;
         let loops = if choice("loops", "once", "close", false)? { Loops::RunOnce } else { Loops::Close };
         let trace = uri.param("trace").map(PathBuf::from);
@@ -138,6 +141,7 @@ impl Options {
             trace,
             seed,
             seeds,
+            reloads,
             keeps_residue,
             faults,
         })
@@ -157,7 +161,7 @@ mod tests {
     fn understands_everything() {
         let options =
             parse(
-                "mock:aie2/1?devices=2&coherent=false&order=reverse&memory=1M&heap=65536&cycles=1000&loops=once&seed=7&seeds=3&residue=kept&fault=stale@1",
+                "mock:aie2/1?devices=2&coherent=false&order=reverse&memory=1M&heap=65536&cycles=1000&loops=once&seed=7&seeds=3&reloads=5&residue=kept&fault=stale@1",
             )
             .unwrap();
         assert_eq!((options.arch.as_str(), options.index, options.devices), ("aie2", Some(1), 2));
@@ -165,7 +169,7 @@ mod tests {
         assert_eq!((options.memory, options.heap), (Some(1 << 20), Some(65536)));
         assert_eq!((options.cycles, options.keeps_residue), (Some(1000), true));
         assert_eq!(options.loops, Loops::RunOnce);
-        assert_eq!((options.seed, options.seeds), (Some(7), 3));
+        assert_eq!((options.seed, options.seeds, options.reloads), (Some(7), 3, Some(5)));
         assert!(options.faults.others().eq([&Fault::Stale]));
     }
 
@@ -175,7 +179,7 @@ mod tests {
         assert_eq!((options.arch.as_str(), options.index, options.devices), ("aie2p", None, 1));
         assert_eq!((options.coherent, options.reverse, options.memory, options.heap), (true, false, None, None));
         assert_eq!((options.cycles, options.keeps_residue), (None, false));
-        assert_eq!((options.seed, options.seeds), (None, 0));
+        assert_eq!((options.seed, options.seeds, options.reloads), (None, 0, None));
         assert_eq!(options.loops, Loops::Close);
         assert_eq!(options, parse("mock:aie2p?order=recorded&coherent=true").unwrap());
     }
@@ -184,7 +188,7 @@ mod tests {
     #[case(
         "mock?speed=2",
         "speed",
-        "unknown; `mock` takes: devices, coherent, order, memory, heap, cycles, loops, trace, seed, seeds, residue, execute, fault"
+        "unknown; `mock` takes: devices, coherent, order, memory, heap, cycles, loops, trace, seed, seeds, reloads, residue, execute, fault"
     )]
     #[case("mock?devices=0", "devices", "0 devices")]
     #[case("mock?devices=65", "devices", "from 1 to 64")]

@@ -16,6 +16,7 @@
 
 use crate::array::{Array, HostMemory, LoadError, NoHost, Outcome, Report, Rules, Timing, Waiter, Who};
 use crate::design::{Design, DesignError, Source};
+use crate::reloads::Reloads;
 use aie_hal::format::FormatError;
 use aie_hal::format::instructions::{AddressError, InstructionStream};
 use aie_hal::format::pdi::Pdi;
@@ -33,6 +34,26 @@ pub struct Harness {
     pub array: Array,
     /// What waits when nothing is under way: endless chains that the PDI has started.
     rest: Vec<Waiter>,
+    loaded: Loaded,
+    reloads: Option<Reloads>,
+}
+
+/// What an array is made of.
+#[derive(Debug)]
+struct Loaded {
+    isa: &'static Isa,
+    size: (u8, u8),
+    rules: Rules,
+    pdi: Vec<u8>,
+}
+
+impl Loaded {
+    fn array(&self, rules: Rules) -> Result<Array, HarnessError> {
+        let mut array = Array::with_rules(self.isa, self.size.0, self.size.1, rules);
+        array.load(&Pdi::parse(&self.pdi)?, &mut NoHost)?;
+        array.set_cycle_limit(CYCLE_LIMIT);
+        Ok(array)
+    }
 }
 
 /// What one dispatch took.
@@ -131,16 +152,15 @@ impl Harness {
         let (Ok(columns), Ok(rows)) = (u8::try_from(columns), u8::try_from(rows)) else {
             return Err(HarnessError::Size { columns, rows });
         };
-        let mut array = Array::with_rules(isa, columns, rows, rules);
-        array.load(&Pdi::parse(pdi)?, &mut NoHost)?;
-        array.set_cycle_limit(CYCLE_LIMIT);
+        let loaded = Loaded { isa, size: (columns, rows), rules, pdi: pdi.to_vec() };
+        let mut array = loaded.array(rules)?;
         let rest = if waiting(&array).is_empty() {
             Vec::new()
         } else {
             array.settle(&mut NoHost).map_err(LoadError::from)?;
             waiting(&array)
         };
-        Ok(Self { array, rest })
+        Ok(Self { array, rest, loaded, reloads: None })
     }
 
     /// What waits between dispatches besides cores: the channels of endless chains that the PDI has started, each at the place where they
@@ -148,6 +168,21 @@ impl Harness {
     #[must_use]
     pub fn rest(&self) -> &[Waiter] {
         &self.rest
+    }
+
+    /// Loads the PDI into another array, as after a change of context: nothing of the one before is left, and what the PDI does not
+    /// write is the noise of `seed`.
+    ///
+    /// # Errors
+    /// As [`Harness::load`].
+    pub fn reload(&mut self, seed: u64) -> Result<(), HarnessError> {
+        self.array = self.loaded.array(self.loaded.rules.varied(seed))?;
+        Ok(())
+    }
+
+    /// From now on the PDI is [loaded again](Self::reload) before some dispatches, which the seed draws.
+    pub fn reload_at_random(&mut self, seed: u64) {
+        self.reloads = Some(Reloads::new(seed));
     }
 
     /// Runs a dispatch of `kernel`, whose PDI has to be the one that was loaded. `arguments` are the buffers of its arguments in
@@ -180,6 +215,9 @@ impl Harness {
         let arguments: Vec<u64> = bound.iter().map(|buffer| (*buffer as u64 + 1) * APART).collect();
         let stream = InstructionStream::for_firmware(stream)?;
         let stream = InstructionStream::parse(&stream)?;
+        if let Some(seed) = self.reloads.as_mut().and_then(Reloads::draw) {
+            self.reload(seed)?;
+        }
         let before = self.array.bundles();
         if let Outcome::Deadlock { operation, report } = self.array.execute(&stream, &arguments, &mut host)? {
             return Err(HarnessError::Deadlock { operation, report });

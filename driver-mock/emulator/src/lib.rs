@@ -34,6 +34,7 @@ pub mod core;
 pub mod design;
 mod harness;
 pub mod markup;
+mod reloads;
 
 pub use array::{
     Array, ArrayError, HostMemory, Interval, LeftTokens, LoadError, LockValues, NoHost, Occupation, Outcome, Resource,
@@ -41,3 +42,4 @@ pub use array::{
 };
 pub use core::{Jumps, Loops};
 pub use harness::{Harness, HarnessError, Run, design_of};
+pub use reloads::Reloads;

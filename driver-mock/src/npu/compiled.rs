@@ -12,7 +12,7 @@ use super::overlay::{Overlay, Writable};
 use super::trace::Trace;
 use super::{ContextId, WATCHDOG_NS};
 use aie_device_memory::Span;
-use aie_emulator::{Array, HostMemory, Loops, Outcome, Rules, Timing, Undefined};
+use aie_emulator::{Array, HostMemory, Loops, Outcome, Reloads, Rules, Timing, Undefined};
 use aie_hal::KernelExecutor;
 use aie_hal::arch::Arch;
 use aie_hal::artifact::KernelArtifact;
@@ -83,6 +83,7 @@ pub struct PdiPlace {
 #[derive(Debug, Default)]
 struct Order {
     rules: Rules,
+    reloads: Option<Reloads>,
     loaded: Option<(PdiPlace, Array)>,
 }
 
@@ -132,13 +133,15 @@ impl CompiledArray {
     }
 
     /// Sets the order of events: a fixed one, or that of a [seed](Rules::interleaving). With `others`, each dispatch is also run in so many
-    /// other orders, those of the seeds from 1 on, and fails where one of them gives other bytes.
-    pub fn set_order(&mut self, seed: Option<u64>, others: u64) {
-        let order = |seed| {
+    /// other orders, those of the seeds from 1 on, and fails where one of them gives other bytes. With a seed in `reloads` the context
+    /// loses the array before some dispatches, others in each order: its PDI is loaded again into one with other noise.
+    pub fn set_order(&mut self, seed: Option<u64>, others: u64, reloads: Option<u64>) {
+        let order = |seed: Option<u64>| {
             let mut rules = Rules::default();
             rules.interleaving = seed;
             rules.undefined = seed.map_or_else(Undefined::default, Undefined::Noise);
-            Order { rules, loaded: None }
+            let reloads = reloads.map(|drawn| Reloads::new(drawn ^ seed.unwrap_or_default() << 32));
+            Order { rules, reloads, loaded: None }
         };
         (self.order, self.others) = (order(seed), (1..=others).map(|seed| order(Some(seed))).collect());
     }
@@ -237,14 +240,16 @@ impl CompiledArray {
         memory: &mut impl HostMemory,
         is_traced: bool,
     ) -> Result<u64, String> {
+        let reloaded = order.reloads.as_mut().and_then(Reloads::draw);
         let mut array = match order.loaded.take() {
-            Some((loaded, mut array)) if loaded == run.place => {
+            Some((loaded, mut array)) if loaded == run.place && reloaded.is_none() => {
                 array.write(0, 1, 0, WRITTEN_BETWEEN, u32::MAX).map_err(|error| error.to_string())?;
                 array
             }
             last => {
                 let last = last.map(|(_, array)| array).filter(|_| self.keeps_residue);
-                let mut array = last.map_or_else(|| self.array(order.rules), Ok)?;
+                let rules = reloaded.map_or(order.rules, |seed| order.rules.varied(seed));
+                let mut array = last.map_or_else(|| self.array(rules), Ok)?;
                 let pdi = Pdi::parse(run.kernel.pdi()).map_err(|error| error.to_string())?;
                 array.load(&pdi, memory).map_err(|error| format!("loading its PDI: {error}"))?;
                 array

@@ -50,6 +50,41 @@ fn the_first_word_of_a_mem_tile_is_lost_between_dispatches() {
     assert_eq!(run(&completes(4, 7)), Ok(()));
 }
 
+/// A dispatch changes a word that the PDI writes and one that it does not. The next one finds neither of them when the context has lost
+/// the array in between.
+#[rstest]
+#[case::never(None, [true, false])]
+#[case::at_random(Some(7), [true, true])]
+fn an_array_is_loaded_again_at_random(#[case] reloads: Option<u64>, #[case] expected: [bool; 2]) {
+    let arch = ArchRegistry::builtin().get("aie2").unwrap();
+    let place =
+        PdiPlace { context: SimulatedNpu::new(Arc::clone(&arch), 1 << 20).create_context(1).unwrap(), address: 0 };
+    let word = |offset| u64::from(tile_address(0, 2, offset));
+    let stream = |is_first: bool, value: u32| {
+        let mut stream = InstructionWriter::new(Header::aie2(1));
+        for (offset, value) in [(0x100, value), (0x200, !value)] {
+            match is_first {
+                true => stream.push(&Instruction::Write { address: word(offset), value }),
+                false => stream.push(&Instruction::MaskPoll { address: word(offset), value, mask: u32::MAX }),
+            };
+        }
+        stream.finish().unwrap()
+    };
+    let mut cdo = CdoBuilder::new();
+    cdo.write(word(0x100), 7);
+    let kernel = KernelArtifact::new("kept", &*arch.name, arch.dev_gen, pdi::write(&cdo).unwrap(), stream(true, 1));
+    let (kernel, mut array) = (kernel.unwrap(), CompiledArray::new(arch));
+    array.set_order(None, 0, reloads);
+    // Whether both words were ever there, and whether they were ever lost.
+    let mut seen = [false; 2];
+    for value in 0..32 {
+        let mut run = |is_first| array.run(place, &kernel, &stream(is_first, value), &[], None).is_ok();
+        assert!(run(true));
+        seen[usize::from(!run(false))] = true;
+    }
+    assert_eq!(seen, expected);
+}
+
 /// A kernel that copies its first two arguments to the same words of the third one, on two channels, and waits for both at the end or
 /// for one before the other begins.
 fn racing(arch: &Arch, in_turn: bool) -> KernelArtifact {
@@ -120,7 +155,7 @@ fn a_dispatch_that_depends_on_the_order_of_events_fails(#[case] in_turn: bool) {
     let spans: Vec<Span<'_>> = memory.iter().map(|memory| memory.span(0, 256).unwrap()).collect();
     for others in [0, 32] {
         let mut array = CompiledArray::new(Arc::clone(&arch));
-        array.set_order(None, others);
+        array.set_order(None, others, None);
         let ran = array.run(place, &kernel, kernel.instructions(), &spans, None).map(|_| ());
         if in_turn || others == 0 {
             assert_eq!(ran, Ok(()));

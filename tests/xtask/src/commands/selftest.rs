@@ -69,7 +69,7 @@ pub fn run(args: &SelftestArgs, options: &Options) -> Result<()> {
     let rig = Rig { testbed, library, program, preload, folder: tempfile::tempdir()? };
     let mut steps = Steps::default();
     steps.check("the emulated array", || rig.all_right(&["mock:aie2"], &[]));
-    for device in ["mock:aie2?seeds=4", "mock:aie2p?seeds=4"] {
+    for device in ["mock:aie2?seeds=4&reloads=1", "mock:aie2p?seeds=4&reloads=1"] {
         steps.check(&format!("in other orders of events, {device}"), || rig.all_right(&[device, ONCE], &[]));
     }
     for device in ["mock:aie2?residue=kept", "mock:aie2p?residue=kept"] {
