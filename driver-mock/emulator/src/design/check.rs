@@ -6,10 +6,12 @@
 
 use super::Problem;
 use super::descriptor::{Address, Descriptor, Owner};
+use super::flow::Flow;
 use super::in_flight::{InFlight, QUEUE};
 use super::place::COLUMN_CLOCK;
 use super::position::Position;
 use super::routes::{Place, Route};
+use super::static_channels::Static;
 use super::stream::{Action, Stream};
 use super::switch::PacketMaster;
 use super::tile::{ChannelId, Task, Tile, has_descriptor, has_lock, neighbour};
@@ -81,7 +83,8 @@ impl Check<'_> {
         let mut tokens: BTreeMap<(u8, u8, u8, u8), i64> = BTreeMap::new();
         let key = |column, row, channel: ChannelId| (column, row, channel.direction.code(), channel.channel);
         let mut known: BTreeMap<(u8, u8, u8), Descriptor> = BTreeMap::new();
-        let mut in_flight = InFlight::default();
+        let is_static = Static::of(self.tiles).is_whole_design(stream);
+        let mut in_flight = InFlight::new(is_static.then(|| Flow::of(self.tiles, self.routes)));
         for tile in self.tiles.values() {
             tile.channels.iter().for_each(|channel| in_flight.configured(tile.position, channel.id, &channel.tasks));
         }

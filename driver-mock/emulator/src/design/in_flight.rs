@@ -4,7 +4,16 @@
 //! A task counts as ended when the stream has waited for a token of it, or of a task that it began later: what has come out has taken
 //! what was put in before. That is less than silicon demands, but it is what published designs rely on. A poll of a tile's register, or
 //! a wait for tokens of any channels, may be for anything, so it ends all that it can.
+//!
+//! Where all channels of mem tiles and cores are static, tasks of shims alone are in flight, and a token says less. It ends the tasks in front of
+//! its own on its channel, which runs them in order. That of a result also ends the operands that the stream has begun before the
+//! result and that have a way to it ([`Flow`]): a result has taken what it is made of. Operands of other results, and other results, go on.
+//! What this assumes of a design: a stream begins a result behind all operands that the result is made of, and in front of those that only
+//! later results are made of, as weights that run ahead; and the core that sends the last words of a result has taken all words of the
+//! operands in front. No file says what a core takes. A descriptor that is rewritten too early is an error of the emulated array, in some
+//! order of events.
 
+use super::flow::{Flow, Key, key};
 use super::position::Position;
 use super::stream::Action;
 use super::tile::{ChannelId, Task};
@@ -20,16 +29,10 @@ struct Pushed {
     chain: Vec<u8>,
 }
 
-type Place = (u8, u8, u8, u8);
-
-fn place((column, row): (u8, u8), channel: ChannelId) -> Place {
-    (column, row, channel.direction.code(), channel.channel)
-}
-
 /// Follows a stream from its beginning.
 #[derive(Default)]
 pub(super) struct InFlight {
-    queues: BTreeMap<Place, Vec<Pushed>>,
+    queues: BTreeMap<Key, Vec<Pushed>>,
     order: usize,
     /// Descriptors that the stream has written.
     written: BTreeSet<(u8, u8, u8)>,
@@ -37,17 +40,24 @@ pub(super) struct InFlight {
     said: BTreeSet<(u8, u8, u8, &'static str)>,
     /// Whether somebody takes tokens of any channels.
     merges: bool,
+    /// Where words of shims get to, if all other channels are static.
+    flow: Option<Flow>,
 }
 
 /// What is wrong, and in which tile.
 pub(super) type Found = (Position, String);
 
 impl InFlight {
+    /// With a flow: that of a design whose channels of mem tiles and cores are all static.
+    pub fn new(flow: Option<Flow>) -> Self {
+        Self { flow, ..Self::default() }
+    }
+
     /// Endless tasks of the configuration keep a place in their queues for ever.
     pub fn configured(&mut self, tile: Position, channel: ChannelId, tasks: &[Task]) {
         let endless = tasks.iter().filter(|task| task.endless);
         let pushed = endless.map(|task| Pushed { order: usize::MAX, token: false, chain: task.chain.clone() });
-        self.queues.entry(place(tile.key(), channel)).or_default().extend(pushed);
+        self.queues.entry(key(tile.key(), channel)).or_default().extend(pushed);
     }
 
     /// What is wrong with an action of operation `index`.
@@ -70,7 +80,7 @@ impl InFlight {
                 let columns = *column..column.saturating_add(*columns);
                 for column in columns {
                     for row in *row..row.saturating_add(*rows) {
-                        self.wait(place((column, row), *channel));
+                        self.wait(key((column, row), *channel));
                     }
                 }
                 None
@@ -119,7 +129,7 @@ impl InFlight {
     fn push(&mut self, index: usize, tile: Position, channel: ChannelId, task: &Task) -> Option<Found> {
         let (order, chain) = (self.order, task.chain.clone());
         self.order += 1;
-        let at = place(tile.key(), channel);
+        let at = key(tile.key(), channel);
         let queue = self.queues.entry(at).or_default();
         queue.push(Pushed { order, token: task.token, chain });
         let is_lost = queue.len() > QUEUE;
@@ -133,14 +143,19 @@ impl InFlight {
     }
 
     /// A token of a channel has come: of the oldest task that sends one.
-    fn wait(&mut self, at: Place) {
+    fn wait(&mut self, at: Key) {
         let Some(queue) = self.queues.get(&at) else { return };
         let Some(order) = queue.iter().find(|pushed| pushed.token).map(|pushed| pushed.order) else { return };
+        let flow = self.flow.take();
         // A token that another channel has sent stays to be waited for.
-        self.end(|of, pushed| pushed.order <= order && (of == at || !pushed.token));
+        self.end(|of, pushed| {
+            let is_taken = || flow.as_ref().is_none_or(|flow| flow.reaches(of, at));
+            pushed.order <= order && (of == at || !pushed.token && is_taken())
+        });
+        self.flow = flow;
     }
 
-    fn end(&mut self, ends: impl Fn(Place, &Pushed) -> bool) {
+    fn end(&mut self, ends: impl Fn(Key, &Pushed) -> bool) {
         for (of, queue) in &mut self.queues {
             queue.retain(|pushed| pushed.order == usize::MAX || !ends(*of, pushed));
         }

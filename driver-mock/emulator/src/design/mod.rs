@@ -26,6 +26,7 @@
 mod arbiters;
 mod check;
 mod descriptor;
+mod flow;
 mod in_flight;
 mod locks;
 mod place;
@@ -34,6 +35,7 @@ mod program;
 mod replay;
 mod rings;
 mod routes;
+mod static_channels;
 mod stream;
 mod svg;
 mod switch;
@@ -63,6 +65,7 @@ use aie_isa::Isa;
 use check::Check;
 use replay::{Outside, Replay};
 use serde::Serialize;
+use static_channels::{Static, unsynchronised};
 use std::collections::BTreeMap;
 
 /// The files of a kernel.
@@ -188,7 +191,11 @@ impl Design {
         check.configuration();
         if let Some(stream) = &stream {
             check.stream(stream);
+            let (touched, perhaps) = Static::of(&tiles).touched(stream);
+            problems.extend(touched);
+            doubts.extend(perhaps);
         }
+        doubts.extend(unsynchronised(&tiles));
         doubts.extend(locks::overfull(&tiles));
         doubts.extend(stream.iter().flat_map(|stream| rings::unfinished(&tiles, &routes, stream)));
         let (arguments, arguments_unknown) = arguments(source);

@@ -168,7 +168,7 @@ pub struct Register {
 }
 
 /// Bit of a channel's control register that holds it in reset, in core and mem tiles.
-const CHANNEL_RESET: u32 = 2;
+pub(super) const CHANNEL_RESET: u32 = 2;
 
 impl Task {
     /// A task with the chain that the descriptors give at the moment.

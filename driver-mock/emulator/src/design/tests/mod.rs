@@ -7,6 +7,7 @@ mod kernel;
 mod locks;
 mod rings;
 mod routing;
+mod static_channels;
 
 use super::*;
 use aie_hal::ArchRegistry;

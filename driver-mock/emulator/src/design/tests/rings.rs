@@ -22,7 +22,20 @@ fn rings(by_packets: bool) -> Maker {
     maker.circuit(mem, Port::Dma(0), Port::South(2)).circuit(shim, Port::North(2), Port::South(2));
     for (id, next) in [(0, 1), (1, 0), (2, 3), (3, 2)] {
         let address = MemTileBd::OWN_MEMORY + 0x100 * u32::from(id);
-        let filled = MemTileBd { length: 64, address, use_next: true, next, valid: true, ..MemTileBd::default() };
+        let (acquire_lock, release_lock) = if id < 2 { (64, 65) } else { (66, 67) };
+        let filled = MemTileBd {
+            length: 64,
+            address,
+            acquire: true,
+            acquire_lock,
+            acquire_value: -1,
+            release_lock,
+            release_value: 1,
+            use_next: true,
+            next,
+            valid: true,
+            ..MemTileBd::default()
+        };
         let sent = MemTileBd { length: 72, d0_wrap: 64, d0_zero_before: 8, ..filled };
         let words = if id < 2 { filled } else { sent }.encode().unwrap();
         maker.block(mem, MemTileBd::register(id), &words);
