@@ -212,6 +212,14 @@ impl CostModel {
             .saturating_add(self.operation_ns.high.saturating_mul(operations))
             .saturating_add(Self::transfer_ns(bytes, self.ddr_bytes_per_second.low))
     }
+
+    /// Nanoseconds that a stream takes, by the expected costs: its `operations`, and then `cycles` of the array or the time of memory for
+    /// `traffic`, whatever is longer. What a dispatch takes besides is not in it.
+    #[must_use]
+    pub fn stream_ns(&self, operations: u64, cycles: u64, traffic: Traffic) -> u64 {
+        let array = cycles.saturating_mul(1000) / self.clock_mhz.expected.max(1);
+        self.operation_ns.expected.saturating_mul(operations).saturating_add(array.max(self.ddr_ns(traffic)))
+    }
 }
 
 /// The bytes that take as long as `traffic` whose pieces cost so many bytes each.
@@ -222,6 +230,11 @@ fn with_gaps(traffic: Traffic, piece_bytes: u64) -> u64 {
 /// What a generation has or can do unless its file says otherwise.
 fn yes() -> bool {
     true
+}
+
+/// As [`yes`], of numbers.
+fn one() -> usize {
+    1
 }
 
 /// One generation.
@@ -248,6 +261,9 @@ pub struct Arch {
     /// that start them holds until the next start only.
     #[serde(default = "yes")]
     pub mem_tile_starts: bool,
+    /// Columns whose tokens an instruction stream waits for by one operation, at most.
+    #[serde(default = "one")]
+    pub sync_columns: usize,
     /// Oldest firmware a device may have; `None` when nothing is known of old ones.
     pub min_firmware: Option<FirmwareVersion>,
     /// The grid.

@@ -35,6 +35,8 @@ pub struct Dispatch<'a> {
     phase: Phase,
     /// Locks that are not as they were configured: their value, if it is known. The others are at rest.
     locks: BTreeMap<(Tile, u8), Option<u8>>,
+    /// Channels of shims that the stream has told where tokens go to.
+    told: BTreeSet<Key>,
 }
 
 /// What a phase does, before it is written.
@@ -109,7 +111,7 @@ impl Configured {
     #[must_use]
     pub fn dispatch(&self) -> Dispatch<'_> {
         let writer = InstructionWriter::new(self.grid.header());
-        Dispatch { configured: self, writer, phase: Phase::default(), locks: BTreeMap::new() }
+        Dispatch { configured: self, writer, phase: Phase::default(), locks: BTreeMap::new(), told: BTreeSet::new() }
     }
 }
 
@@ -373,19 +375,23 @@ impl<'a> Dispatch<'a> {
         Ok((tasks > self.places(shim)?).then_some(block.max(1)))
     }
 
-    /// Waits for a token of each channel. With chains one operation waits for those of one number in neighbouring columns.
+    /// Waits for a token of each channel. One operation waits for those of one number in neighbouring columns: with chains of all, else of
+    /// as many as the generation's file says.
     fn wait_for_last(&mut self, channels: &[Channel]) {
-        let joins = !self.configured.chains.is_empty();
-        let mut left = channels;
+        let most =
+            if self.configured.chains.is_empty() { self.configured.grid.arch().sync_columns } else { usize::MAX };
+        let mut channels = channels.to_vec();
+        channels.sort_by_key(|Channel { tile, direction, number }| (direction.code(), *number, *tile));
+        let mut left = &channels[..];
         while let [first, rest @ ..] = left {
-            let follows = |(next, column): (&Channel, u8)| {
-                joins && *next == Channel { tile: Tile::new(column, first.tile.row), ..*first }
-            };
+            let rest = &rest[..rest.len().min(most.max(1) - 1)];
+            let follows =
+                |(next, column): (&Channel, u8)| *next == Channel { tile: Tile::new(column, first.tile.row), ..*first };
             let joined = rest.iter().zip(first.tile.column + 1..).take_while(|next| follows(*next)).count();
             let Channel { tile, direction, number: channel } = *first;
             let columns = joined as u8 + 1;
             self.writer.push(&Instruction::Sync { direction, column: tile.column, row: 0, columns, rows: 1, channel });
-            left = &rest[joined..];
+            left = &left[joined + 1..];
         }
     }
 
@@ -424,7 +430,9 @@ impl<'a> Dispatch<'a> {
                 self.writer.wait(&transfer);
             }
             let transfer = transfer_of(queue, number, own, awaited);
-            if self.configured.controllers.contains(&queue.channel.key()) {
+            // Once is enough for a channel, in the configuration or in the stream.
+            let key = queue.channel.key();
+            if self.configured.controllers.contains(&key) || awaited && !self.told.insert(key) {
                 self.writer.transfer_without_controller(&transfer)?;
             } else {
                 self.writer.transfer(&transfer)?;

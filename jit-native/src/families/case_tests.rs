@@ -1,15 +1,21 @@
 //! The cases on the emulated array, and what they find.
 
 use super::*;
-use crate::array::testing::{Device, arch, bytes_of, words_of};
+use crate::array::testing::{Device, bytes_of, words_of};
 use crate::codegen::LoopForm;
 use crate::kit::{Case, Exactness, Material};
 use aie_emulator::design::{Design, Problem, Source};
 use aie_emulator::{Loops, Rules};
+use aie_hal::ArchRegistry;
 use aie_hal::artifact::Digest;
 use rstest::rstest;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
+
+/// A generation as it is.
+fn arch(name: &str) -> Arch {
+    (*ArchRegistry::builtin().get(name).unwrap()).clone()
+}
 
 /// Words, the last one filled up.
 fn words(bytes: &[u8]) -> Vec<u32> {
@@ -39,7 +45,7 @@ impl Bench {
 
     fn run(&mut self, family: &Family, case: &Case, material: &Material) -> Ran {
         let (name, Material { sources, before, expected, .. }) = (case.name(), material);
-        let artifact = (family.build)(&case.node, &self.arch).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let artifact = family.kernel_of(case, &self.arch).unwrap_or_else(|error| panic!("{name}: {error}"));
         let stream = match artifact.stream_maker() {
             Some(maker) => maker.make(&maker.reads().iter().map(|at| &*sources[*at]).collect::<Vec<_>>()).unwrap(),
             None => artifact.instructions().to_vec(),
@@ -59,7 +65,7 @@ impl Bench {
 
 /// Nothing that silicon would not forgive is in its files.
 fn expect_no_findings(family: &Family, case: &Case, arch: &Arch) {
-    let kernel = (family.build)(&case.node, arch).unwrap();
+    let kernel = family.kernel_of(case, arch).unwrap();
     let source = Source::parse(kernel.pdi(), Some(kernel.instructions())).unwrap();
     let design = Design::read(arch, &source).unwrap();
     let found: Vec<&Problem> = design.problems.iter().chain(&design.doubts).collect();

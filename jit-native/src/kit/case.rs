@@ -48,6 +48,9 @@ pub struct Case {
     pub inputs: Vec<Input>,
     /// What counts as right.
     pub exactness: Exactness,
+    /// Whether its kernel is to use all columns that it can: small nodes take one, where operations of a stream cost more than
+    /// a column saves, and what others have would not be tried.
+    pub is_spread: bool,
 }
 
 /// The bytes of a case.
@@ -67,7 +70,12 @@ impl Case {
     /// A node without parameters; all its sources are numbers between -1 and 1.
     pub fn new(op: &str, output: Tensor, sources: &[Tensor]) -> Self {
         let node = Node::new(op, OpParams::default(), output, sources.iter().copied().map(Some).collect());
-        Self { node, inputs: vec![Input::Between(-1.0, 1.0); sources.len()], exactness: Exactness::MOST }
+        Self {
+            node,
+            inputs: vec![Input::Between(-1.0, 1.0); sources.len()],
+            exactness: Exactness::MOST,
+            is_spread: false,
+        }
     }
 
     /// Sets words of the parameters to floats.

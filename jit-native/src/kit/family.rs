@@ -2,6 +2,7 @@
 
 use super::{Case, NativeError};
 use crate::codegen::isa_of;
+use aie_hal::arch::Estimate;
 use aie_hal::{Arch, KernelArtifact};
 use aie_isa::{InstructionSet, Isa};
 use aie_ops::Node;
@@ -28,10 +29,29 @@ impl Family {
         isa_for(self.name, self.instruction_sets, arch).is_ok()
     }
 
-    /// What it has to get right on a generation; nothing where it has no program.
+    /// What it has to get right on a generation, every other one on all columns; nothing where it has no program.
     pub fn cases_on(&self, arch: &Arch) -> Vec<Case> {
-        if self.is_for(arch) { (self.cases)(arch) } else { Vec::new() }
+        let cases = if self.is_for(arch) { (self.cases)(arch) } else { Vec::new() };
+        cases.into_iter().enumerate().map(|(index, case)| Case { is_spread: index % 2 == 1, ..case }).collect()
     }
+
+    /// The kernel of a case.
+    ///
+    /// # Errors
+    /// As [`Family::build`].
+    pub fn kernel_of(&self, case: &Case, arch: &Arch) -> Result<KernelArtifact, NativeError> {
+        if !case.is_spread {
+            return (self.build)(&case.node, arch);
+        }
+        (self.build)(&case.node, &spread(arch))
+    }
+}
+
+/// The generation as if operations of streams cost nothing: what plans by costs then takes as many columns as save any time.
+pub(crate) fn spread(arch: &Arch) -> Arch {
+    let mut arch = arch.clone();
+    arch.cost.operation_ns = Estimate::exactly(0);
+    arch
 }
 
 /// The instruction set of a generation, for a family that has programs for `instruction_sets`.

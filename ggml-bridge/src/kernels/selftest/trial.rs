@@ -147,7 +147,7 @@ fn prepare(
     let describe = |error: String| format!("{}: {error}", case.name());
     let of_round = |round| (0..count).map(|index| case.material(round * count + index)).collect();
     let materials = (0..rounds).map(of_round).collect::<Result<_, _>>().map_err(describe)?;
-    let kernel = (family.build)(&case.node, arch).map_err(|error| describe(error.to_string()))?;
+    let kernel = family.kernel_of(&case, arch).map_err(|error| describe(error.to_string()))?;
     Ok(Prepared { case, order, materials, kernel })
 }
 

@@ -5,9 +5,11 @@ use super::functions::Repertoire;
 use super::program::{self, HEADER_WORDS, MOST_STEPS};
 use super::step::Step;
 use super::walk::{BUFFER_WORDS, Loop, RING_WORDS, Walk};
-use crate::array::{Dimension, Elements, ElementsColumn, Flow, Memo, Region};
-use crate::codegen::LoopForm;
+use crate::array::{ArrayError, Dimension, Elements, ElementsColumn, Flow, Memo, Region};
+use crate::codegen::{LoopForm, LoopReport};
+use crate::kit::cost::{self, Planned};
 use crate::kit::{NativeError, isa_for};
+use aie_hal::format::extent::Traffic;
 use aie_hal::{Arch, KernelArtifact};
 use aie_isa::InstructionSet;
 use aie_ops::Node;
@@ -58,23 +60,30 @@ pub struct Preparation {
     pub words: u64,
 }
 
+/// An array, and what is known of the loops of its program.
+struct Machine {
+    elements: Elements,
+    loops: Vec<LoopReport>,
+}
+
 /// Arrays by the functions that their cores have.
-static ARRAYS: Memo<Repertoire, Elements> = Memo::new();
+static MACHINES: Memo<Repertoire, Machine> = Memo::new();
 
 /// The array of a generation with a program; made once.
-fn array(family: &'static str, repertoire: Repertoire, arch: &Arch) -> Result<Arc<Elements>, NativeError> {
+fn machine(family: &'static str, repertoire: Repertoire, arch: &Arch) -> Result<Arc<Machine>, NativeError> {
     let isa = isa_for(family, &InstructionSet::ALL, arch)?;
     let make = || {
         let program = program::program(isa, repertoire, LoopForm::of(arch)).map_err(|error| error.to_string())?;
         let data: Vec<(u32, Vec<u8>)> =
             program.data.iter().map(|section| (section.offset, section.bytes.clone())).collect();
         let columns = u8::try_from(arch.array.columns).unwrap_or(u8::MAX);
-        Elements::new(arch, columns, &program.code, &data).map_err(|error| error.to_string())
+        let elements = Elements::new(arch, columns, &program.code, &data);
+        elements.map(|elements| Machine { elements, loops: program.loops }).map_err(|error| error.to_string())
     };
-    ARRAYS.get(arch, repertoire, make).map_err(|reason| NativeError::Failed { family, reason })
+    MACHINES.get(arch, repertoire, make).map_err(|reason| NativeError::Failed { family, reason })
 }
 
-/// The kernel of `node` that does these works, one after the other.
+/// The kernel of `node` that does these works, one after the other, on as many columns as make that the shortest: each costs operations.
 ///
 /// # Errors
 /// [`NativeError::Unsupported`] when it takes more steps, phases or memory than there are.
@@ -83,10 +92,6 @@ pub fn artifact(works: &[Work], node: &Node, arch: &Arch) -> Result<KernelArtifa
         return Err(NativeError::NoFamily { op: node.op.clone() });
     };
     let unsupported = |reason| NativeError::Unsupported { family, op: node.op.clone(), reason };
-    let failed = |reason: String| NativeError::Failed { family, reason };
-    let mut phases: Vec<(&Work, Vec<Walk>)> = Vec::new();
-    let array = array(family, *repertoire, arch)?;
-    let columns = usize::from(array.columns());
     for work in works {
         let prepared = work.preparation.as_ref().map_or(0, |preparation| preparation.steps.len());
         let steps = prepared + work.each_b.len() + work.steps.len();
@@ -96,28 +101,52 @@ pub fn artifact(works: &[Work], node: &Node, arch: &Arch) -> Result<KernelArtifa
         if let Some(walk) = work.walks.iter().find(|walk| walk.elements() > RING_WORDS) {
             return Err(unsupported(format!("rows of {} elements; a core holds {RING_WORDS}", walk.elements())));
         }
+    }
+    let machine = machine(family, *repertoire, arch)?;
+    let columns = usize::from(machine.elements.columns());
+    // What is dealt belongs to columns.
+    let is_dealt = works.iter().any(|work| work.dealt);
+    let widths = cost::powers(columns).filter(|width| *width == columns || !is_dealt);
+    let result = node.inputs().count() as u16;
+    let stream = cost::cheapest(widths, &arch.cost, |width| plan(works, &machine, width, result));
+    let stream = stream.map_err(unsupported)?;
+    Ok(machine.elements.configured().artifact(format!("native-{}", node.op), stream)?)
+}
+
+/// The stream on the first columns.
+fn plan(works: &[Work], machine: &Machine, columns: usize, result: u16) -> Result<Planned, String> {
+    let mut phases: Vec<(&Work, Vec<Walk>)> = Vec::new();
+    for work in works {
         phases.extend(work.boxes(columns).chunks(columns).map(|boxes| (work, boxes.to_vec())));
     }
     if phases.len() > MOST_PHASES {
         let count = phases.len();
-        return Err(unsupported(format!("{count} phases of at most 1024 tiles a column; at most {MOST_PHASES}")));
+        return Err(format!("{count} phases of at most 1024 tiles a column; at most {MOST_PHASES}"));
     }
-    let result = node.inputs().count() as u16;
-    let mut dispatch = array.configured().dispatch();
+    let text = |error: ArrayError| error.to_string();
+    let mut dispatch = machine.elements.configured().dispatch();
+    let (mut cycles, mut bytes) = (0, 0);
     for (work, boxes) in &phases {
         for (column, walk) in (0..).zip(boxes) {
             for (offset, words) in work.preparation.iter().flat_map(|preparation| &preparation.writes) {
-                let written = dispatch.write(Elements::core(column), *offset, words);
-                written.map_err(|error| failed(error.to_string()))?;
+                dispatch.write(Elements::core(column), *offset, words).map_err(text)?;
             }
-            let share = work.share(walk, result).map_err(unsupported)?;
-            let added = array.add(&mut dispatch, column, &share);
-            added.map_err(|error| unsupported(error.to_string()))?;
+            machine.elements.add(&mut dispatch, column, &work.share(walk, result)?).map_err(text)?;
         }
-        dispatch.end_phase().map_err(|error| unsupported(error.to_string()))?;
+        dispatch.end_phase().map_err(text)?;
+        let taken: Vec<Taken> = boxes.iter().map(|walk| work.taken(walk, &machine.loops)).collect();
+        cycles += taken.iter().map(|taken| taken.cycles).max().unwrap_or(0);
+        bytes += taken.iter().map(|taken| 4 * taken.words).sum::<u64>();
     }
-    let instructions = dispatch.finish().map_err(|error| failed(error.to_string()))?;
-    Ok(array.configured().artifact(format!("native-{}", node.op), instructions)?)
+    let stream = dispatch.finish().map_err(text)?;
+    Ok(Planned { stream, cycles, traffic: Traffic { bytes, pieces: 0 } })
+}
+
+/// What a column takes in a phase.
+struct Taken {
+    cycles: u64,
+    /// Words of the operands.
+    words: u64,
 }
 
 impl Work {
@@ -157,6 +186,23 @@ impl Work {
             boxes.extend(walk.clone().boxes(columns as u64));
         }
         boxes
+    }
+
+    /// What a column takes, about: while a tile is computed the next ones come, a word a cycle on the channel of each operand.
+    fn taken(&self, walk: &Walk, loops: &[LoopReport]) -> Taken {
+        let outer = match self.b {
+            Some(_) => walk.by_reuse().1.iter().map(|around| around.size).product::<u64>(),
+            None => 0,
+        };
+        let steps = |steps: &[Step], elements: u64| -> u64 {
+            steps.iter().map(|step| step.cycles(elements.div_ceil(16) as u32, loops)).sum()
+        };
+        let prepared = self.preparation.as_ref().map_or(0, |first| steps(&first.steps, first.words));
+        let of_b = outer * steps(&self.each_b, walk.b_elements());
+        let (a, b) = (walk.tiles() * walk.elements(), outer * walk.b_elements());
+        let computing = prepared + of_b + walk.tiles() * steps(&self.steps, walk.elements());
+        // The first tile before, the last result behind.
+        Taken { cycles: computing.max(a).max(b) + 2 * walk.elements(), words: a + b }
     }
 
     /// What a column does. An error is why it cannot.

@@ -135,6 +135,7 @@ fn heads(b: &mut CoreBuilder, o: &Operands, body: impl FnOnce(&mut CoreBuilder, 
 /// Turns pairs of neighbours: even elements become `x cos - y sin`, odd ones `y cos + x sin`.
 pub(super) fn rotate_pairs<U: Unit>(b: &mut CoreBuilder, unit: U, o: &Operands) {
     heads(b, o, |b, [first, table, target]| {
+        b.name_loop("RotatePairs");
         b.repeat(o.count(Function::RotatePairs), |b| {
             let mut l = unit.one(b);
             let x = l.load(first, Address::Then(VECTOR_BYTES.into()));
@@ -163,6 +164,7 @@ pub(super) fn rotate_halves<U: Unit>(b: &mut CoreBuilder, unit: U, o: &Operands)
         let other = b.reg(Class::Pointer);
         b.mov(other, first);
         b.advance(other, distance);
+        b.name_loop("RotateHalves");
         b.repeat(o.count(Function::RotateHalves), |b| {
             let mut l = unit.one(b);
             let x = l.load(first, Address::Then(VECTOR_BYTES.into()));

@@ -8,6 +8,7 @@
 //! or more, of which two loads and a store more are little.
 
 pub use super::functions::Function;
+use crate::codegen::LoopReport;
 use crate::numerics::three_terms;
 
 /// What a step reads or writes.
@@ -97,11 +98,32 @@ impl Step {
         [self.first.slot, self.second.slot, self.target.slot]
     }
 
+    /// Iterations of its loop on tiles of `vectors` vectors.
+    fn count(&self, vectors: u32) -> u32 {
+        let all = if self.vectors == 0 { vectors } else { self.vectors };
+        all.div_ceil(self.function.vectors_at_once())
+    }
+
+    /// Cycles on a tile of `vectors` vectors, by the schedule of its loop in a program; 0 where that is not known.
+    #[must_use]
+    pub fn cycles(&self, vectors: u32, loops: &[LoopReport]) -> u64 {
+        let name = format!("{:?}", self.function);
+        // One whose iterations overlap is there a second time, for few of them.
+        let named = loops.iter().filter(|report| report.name == name);
+        let found = named.min_by_key(|report| report.interval.div_ceil(report.unrolled.max(1)));
+        let heads = match self.function {
+            Function::RotatePairs | Function::RotateHalves => self.constants[0],
+            _ => 1,
+        };
+        let iterations = u64::from(heads) * u64::from(self.count(vectors));
+        found.map_or(0, |found| iterations * u64::from(found.interval) / u64::from(found.unrolled.max(1)))
+    }
+
     /// Words of the parameters of a step over tiles of `vectors` vectors, of the function with a number in its program.
     #[must_use]
     pub fn encode(&self, number: u32, vectors: u32) -> [u32; Self::WORDS as usize] {
         let all = if self.vectors == 0 { vectors } else { self.vectors };
-        let count = all.div_ceil(self.function.vectors_at_once());
+        let count = self.count(vectors);
         let [mut c0, c1, c2, c3] = self.constants;
         let mut offset = self.offset;
         let index = |operand: Operand| 4 * operand.slot as u32;

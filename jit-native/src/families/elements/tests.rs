@@ -1,6 +1,7 @@
 //! Kernels as machine code on the emulator, beside the reference kernels.
 
-use super::functions::Repertoire;
+use super::functions::{Function, Repertoire};
+use super::step::{Slot, Step};
 use super::*;
 use crate::array::testing::{Device, arch, bytes_of, words_of};
 use crate::codegen::LoopForm;
@@ -106,6 +107,20 @@ fn programs_fit_a_core(
         );
     }
     assert!(program.code.len() <= 16 * 1024);
+    // What a step costs is known of all that have a loop.
+    let without_loop = [Function::First, Function::Repeat, Function::Again, Function::AgainWords, Function::Gather];
+    for function in repertoire.functions().iter().filter(|function| !without_loop.contains(function)) {
+        assert!(
+            Step::unary(*function, Slot::A, Slot::A).cycles(8, &program.loops) > 0 || is_rotation(*function),
+            "{function:?}"
+        );
+        assert!(program.loops.iter().any(|report| report.name == format!("{function:?}")), "{function:?}");
+    }
+}
+
+/// Its cycles are those of as many heads as its constants say.
+fn is_rotation(function: Function) -> bool {
+    matches!(function, Function::RotatePairs | Function::RotateHalves)
 }
 
 /// What the emulator makes of an instruction has been compared with something else, for all that the programs of aie2p use.

@@ -67,6 +67,7 @@ pub mod vectors;
 mod weights;
 
 use crate::codegen::LoopReport;
+use crate::kit::cost::{self, Planned};
 use crate::kit::{Family, NativeError, isa_for};
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::Node;
@@ -98,13 +99,18 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
     // Where there is no machine, that is what a caller has to know first.
     isa_for(NAME, INSTRUCTION_SETS, arch)?;
     let (columns, problem) = (arch.array.columns, Problem::of(node).map_err(unsupported)?);
-    let of_token = problem.for_token().and_then(|problem| Some((problem, problem.phases(columns).ok()?)));
-    let (purpose, problem, phases) = match of_token {
-        Some((problem, phases)) => (Purpose::Token, problem, phases),
-        None => (problem.purpose(), problem, problem.phases(columns).map_err(unsupported)?),
-    };
+    let of_token = problem.for_token().filter(|problem| problem.phases(columns).is_ok());
+    let (purpose, problem) = of_token.map_or((problem.purpose(), problem), |problem| (Purpose::Token, problem));
     let machine = machine(arch, purpose)?;
-    let stream = dispatch::stream(&machine, &problem, &phases).map_err(|error| unsupported(error.to_string()))?;
+    // A column of the array costs operations, which take longer than what it saves where few bytes are read. With many columns of the
+    // result each reads all weights, and there is work for all.
+    let widths = cost::powers(columns).filter(|width| *width == columns || problem.has_few_columns());
+    let stream = cost::cheapest(widths, &arch.cost, |width| {
+        let phases = problem.phases(width)?;
+        let stream = dispatch::stream(&machine, &problem, &phases).map_err(|error| error.to_string())?;
+        Ok(Planned { stream, cycles: problem.cycles(&phases), traffic: Problem::weight_traffic(&phases) })
+    });
+    let stream = stream.map_err(unsupported)?;
     let name = format!("native-{OPERATION}-{}", problem.weights.dtype());
     Ok(machine.product.configured().artifact(name, stream)?)
 }

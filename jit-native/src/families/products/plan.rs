@@ -9,6 +9,7 @@ use super::arithmetic::Arithmetic;
 use super::memory::{ARENA_BYTES, CORES, MEM_TILE_BYTES};
 use super::problem::Problem;
 use super::product::GROUP_ROWS;
+use aie_hal::format::extent::Traffic;
 
 /// Sizes of descriptors: dimensions of mem tiles and shims, and lengths of cores' descriptors.
 const MOST_STEPS: usize = 1023;
@@ -267,8 +268,22 @@ impl Problem {
         Ok(phases)
     }
 
+    /// Cycles that phases take, about.
+    pub fn cycles(&self, phases: &[Phase]) -> u64 {
+        phases.iter().map(|phase| phase.tiling.cycles(self, self.columns.min(phase.tiling.columns))).sum()
+    }
+
+    /// What phases read of the weights: rows lie in a piece for each chunk.
+    pub fn weight_traffic(phases: &[Phase]) -> Traffic {
+        let of = |Phase { tiling, items }: &Phase| {
+            let pieces = (items.len() * CORES * tiling.rows * tiling.tiles * tiling.chunks) as u64;
+            Traffic { bytes: pieces * 4 * tiling.present_words as u64, pieces }
+        };
+        phases.iter().map(of).fold(Traffic::default(), Traffic::and)
+    }
+
     /// Whether one block holds all columns.
-    fn has_few_columns(&self) -> bool {
+    pub fn has_few_columns(&self) -> bool {
         self.columns <= self.weights.arithmetic().lanes()
     }
 

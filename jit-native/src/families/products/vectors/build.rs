@@ -54,7 +54,7 @@ pub(super) fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeEr
         if !work.each_b.is_empty() || work.formats != [Format::F32; 3] {
             return Err(unsupported("only functions of f32 whose operands do not repeat within a row".into()));
         }
-        dispatch::elements(&machine, &work, node.inputs().count() as u16).map_err(unsupported)?
+        dispatch::elements(&machine, &work, node.inputs().count() as u16, &arch.cost).map_err(unsupported)?
     };
     let name = format!("native-{}", node.op);
     Ok(machine.product.configured().artifact(name, stream)?)

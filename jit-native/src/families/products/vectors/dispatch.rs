@@ -2,6 +2,7 @@
 
 use super::program::{FREE, FUNCTIONS, MOST_STEPS, Parameters};
 use crate::array::{ArrayError, Dimension, Dispatch, Part, ProductColumn, Region, Ring};
+use crate::codegen::LoopReport;
 use crate::families::elements::dispatch::Work;
 use crate::families::elements::rows::Norm;
 use crate::families::elements::step::{Slot, Step, VECTOR_BYTES};
@@ -9,6 +10,9 @@ use crate::families::elements::walk::{Loop, Walk};
 use crate::families::products::dispatch::Arena;
 use crate::families::products::machine::Machine;
 use crate::families::products::memory::CORES;
+use crate::kit::cost::{self, Planned};
+use aie_hal::arch::CostModel;
+use aie_hal::format::extent::Traffic;
 use std::ops::Range;
 
 /// A core's memory.
@@ -66,18 +70,35 @@ fn check(arena: &Arena, steps: &[Step]) -> Result<(), String> {
     Ok(())
 }
 
-/// The stream of a function of elements.
-pub(super) fn elements(machine: &Machine, work: &Work, result: u16) -> Result<Vec<u8>, String> {
+/// The cores of a column that share elements: one, one of each half, or all.
+const SHARING: [&[usize]; 3] = [&[0], &[0, 2], &[0, 1, 2, 3]];
+
+/// The stream of a function of elements, on as many columns and cores of each as make it the shortest: each costs operations.
+pub(super) fn elements(machine: &Machine, work: &Work, result: u16, cost: &CostModel) -> Result<Vec<u8>, String> {
     let [walk] = &work.walks[..] else { return Err("nothing to compute".into()) };
     let columns = machine.product.columns();
-    let mut dispatch = machine.product.configured().dispatch();
-    for (index, column) in (0..).zip(columns) {
-        let slices =
-            std::array::from_fn(|core| share(walk.run, (CORES * index + core) as u64, (CORES * columns.len()) as u64));
-        let elements = Elements { work, walk, column, slices, result };
-        elements.add(&mut dispatch)?;
-    }
-    dispatch.finish().map_err(|error| error.to_string())
+    let ways = cost::powers(columns.len()).flat_map(|width| SHARING.map(|cores| (width, cores)));
+    cost::cheapest(ways, cost, |(width, cores)| {
+        let mut dispatch = machine.product.configured().dispatch();
+        let mut cycles = 0;
+        for (index, column) in columns.iter().take(width).enumerate() {
+            let slices = std::array::from_fn(|core| match cores.iter().position(|sharing| *sharing == core) {
+                Some(place) => share(walk.run, (cores.len() * index + place) as u64, (cores.len() * width) as u64),
+                None => 0..0,
+            });
+            let elements = Elements { work, walk, column, slices, result };
+            elements.add(&mut dispatch)?;
+            cycles = elements.cycles(&machine.loops).max(cycles);
+        }
+        let stream = dispatch.finish().map_err(|error| error.to_string())?;
+        let bytes = 4 * walk.run * walk.tiles() * elements_operands(work);
+        Ok(Planned { stream, cycles, traffic: Traffic { bytes, pieces: 0 } })
+    })
+}
+
+/// Operands that a function reads from memory.
+fn elements_operands(work: &Work) -> u64 {
+    1 + u64::from(work.b.is_some())
 }
 
 /// What a column does with elements: each core takes a slice of all runs.
@@ -96,10 +117,20 @@ impl Elements<'_> {
         (end - start, (end - start) * self.walk.tiles())
     }
 
+    /// Cycles from the first word to the last: operands come a word a cycle on each of two channels, then all is computed, then the result
+    /// leaves.
+    fn cycles(&self, loops: &[LoopReport]) -> u64 {
+        let words = |cores: Range<usize>| cores.map(|core| self.slice(core).1).sum::<u64>();
+        let arriving = elements_operands(self.work) * words(0..2).max(words(2..CORES));
+        let most = (0..CORES).map(|core| self.slice(core).1).max().unwrap_or(0);
+        let computing = self.work.steps.iter().map(|step| step.cycles(vectors(most), loops)).sum::<u64>();
+        arriving + computing + words(0..CORES)
+    }
+
     fn add(&self, dispatch: &mut Dispatch<'_>) -> Result<(), String> {
         let text = |error: ArrayError| error.to_string();
         let (mut arena, mut results) = (Arena(0), Vec::new());
-        let operands = 1 + u32::from(self.work.b.is_some());
+        let operands = elements_operands(self.work) as u32;
         for half in 0..2 {
             let busy: Vec<usize> = (2 * half..2 * half + 2).filter(|core| self.slice(*core).1 > 0).collect();
             let mut parts = Vec::new();
