@@ -13,16 +13,14 @@
 //! multiplied once for each phase and part of a unit: [`OFFSET_BYTES`], the offset's product in f32, and the sum of the part as two
 //! bf16, by which minimums are multiplied.
 
+use super::diagonal::Diagonal;
 use super::kernel::{Kernel, Locks, MODES, OfType, Parameter, shuffled};
 use super::memory::{LINEAR, OFFSETS, OPERAND, OPERAND_BLOCK, TILES};
-use super::units::Diagonal;
 use super::weights::{Order, Weights};
 use crate::array::OWN_MEMORY;
 use crate::codegen::{Address, Class, CoreBuilder, Count, Reg};
 use crate::numerics::{Aie2, Lanes, Unit};
 
-/// Bytes of what is kept of a part of the units of a group.
-pub(super) const OFFSET_BYTES: i64 = 128;
 /// Bytes of 8 `k` for four units.
 const STEP_BYTES: i64 = 64;
 /// Steps of a part.

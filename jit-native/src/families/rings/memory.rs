@@ -48,6 +48,8 @@ pub(super) const BLOCK: u32 = 2048;
 pub(super) const TILES: Place = (0x8000, 0x7000);
 /// Offsets of all columns.
 pub(super) const OFFSETS: Place = (0xF000, 0x1000);
+/// Bytes of what is kept of a part of the units of a group: what offsets add, and the sum of the part.
+pub(super) const OFFSET_BYTES: i64 = 128;
 
 /// Locks of a core's rings: the first of two, for empty and full buffers.
 pub(super) const WEIGHTS_LOCKS: u8 = 0;

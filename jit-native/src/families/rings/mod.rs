@@ -12,6 +12,7 @@
 
 mod activations;
 mod cases;
+mod diagonal;
 mod dispatch;
 mod kernel;
 mod machine;

@@ -1,7 +1,6 @@
 //! What a node asks for, if the family takes it.
 
-use super::activations::OFFSET_BYTES;
-use super::memory::{LINEAR, OFFSETS, PARTS, TILES};
+use super::memory::{LINEAR, OFFSET_BYTES, OFFSETS, PARTS, TILES};
 use super::weights::Weights;
 use aie_ops::{DataType, Node, Tensor};
 
@@ -9,8 +8,8 @@ use aie_ops::{DataType, Node, Tensor};
 const MOST_COLUMNS: usize = 4;
 /// Elements of a turn of the operand's chain.
 const OPERAND_TURN: usize = 64;
-/// Words of 64 units of a portion, unless it is one group.
-const PORTION_WORDS: usize = 2304;
+/// Bytes of a portion, unless it is one group, as it always is of q4_K.
+const PORTION_BYTES: usize = 4608;
 /// Units of a row, and runs of a portion, that loops need at least.
 const LEAST_UNITS: usize = 4;
 const LEAST_RUNS: usize = 2;
@@ -100,7 +99,8 @@ impl Problem {
     /// Groups that are decoded at once: as many as divide a batch and fit.
     pub fn groups(&self) -> usize {
         let (units, words) = (self.units(), self.weights.unit_words());
-        let fits = |groups: &usize| units.is_multiple_of(*groups) && groups * 64 * words <= PORTION_WORDS;
+        let most = if self.weights.part_factors() > 0 { 1 } else { PORTION_BYTES / (64 * words) };
+        let fits = |groups: &usize| units.is_multiple_of(*groups) && *groups <= most;
         (1..=units).rev().find(fits).unwrap_or(1)
     }
 

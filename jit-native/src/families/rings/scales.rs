@@ -55,21 +55,20 @@ pub(super) fn portion(b: &mut CoreBuilder, k: Kernel, of: Weights) {
     let groups = k.count(b, Parameter::Groups);
     b.name_loop(&format!("scales of {}", of.dtype()));
     b.repeat(groups, |b| {
-        let mut scales = b.reg(Class::X);
+        let scales = b.reg(Class::X);
         for (half, at) in [scales.lo(), scales.hi()].into_iter().zip(words) {
             b.load(half, at, Address::Then(32));
         }
         if let Some(middle) = middle {
-            let (last, both, ends) = (b.reg(Class::X), b.reg(Class::X), b.reg(Class::X));
+            let (last, ends) = (b.reg(Class::X), b.reg(Class::X));
             for (half, at) in [last.lo(), last.hi()].into_iter().zip(middle) {
                 b.load(half, at, Address::At(0));
             }
-            b.select_lanes(16, both, scales, last, lanes);
             b.select_lanes(16, ends, last, scales, lanes);
+            b.select_lanes(16, scales, scales, last, lanes);
             for (half, at) in [ends.lo(), ends.hi()].into_iter().zip(middle) {
                 b.store(half, at, Address::Then(of.group_bytes()));
             }
-            scales = both;
         }
         words.iter().for_each(|words| b.advance(*words, of.group_bytes() - 32));
         let (numbers, lacking) = (b.reg(Class::X), b.reg(Class::Scalar));

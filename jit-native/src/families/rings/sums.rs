@@ -1,8 +1,8 @@
 //! Sums of units become sums of rows.
 
-use super::kernel::{Kernel, Locks, MODES, Parameter};
+use super::kernel::{Kernel, Locks, Parameter};
 use super::memory::{PARTS, PORTION, RESULT};
-use super::order::{halves_in_turn, interleave};
+use super::order::{Turns, interleave};
 use crate::array::OWN_MEMORY;
 use crate::codegen::{Address, CoreBuilder, Count, Reg};
 use crate::numerics::{Aie2, Lanes, Unit, Vectors};
@@ -20,12 +20,12 @@ pub(super) fn rows(b: &mut CoreBuilder, k: Kernel) {
         let half = b.binary("lshl", units, 5);
         let second = b.add(spare, half);
         let (first, second) = (k.pointer(b, k.words, spare), k.pointer(b, k.words, second));
-        let mode = b.scalar(MODES.mix_32[0]);
+        let turns = Turns::new(b);
         let unit = Aie2::new(b);
         let sum = unit.one(b).zeros();
         b.name_loop("sums of rows");
         b.repeat(Count::from(units).at_least(4), |b| {
-            let words = halves_in_turn(b, [first, second], mode);
+            let words = turns.next(b, [first, second]);
             let mut l = unit.one(b);
             let x = l.float(words);
             l.add_into(sum, x);

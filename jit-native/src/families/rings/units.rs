@@ -5,9 +5,9 @@
 //! Numbers of four units times a tile of the column, summed over a part of 32 `k`, is what a scale is multiplied with, in f32: as the
 //! two bf16 nearest to the sum, and the two that a scale of f16 is.
 
-use super::activations::OFFSET_BYTES;
+use super::diagonal::Diagonal;
 use super::kernel::{Kernel, MODES, Parameter, constant, shuffled};
-use super::memory::{FACTORS, OFFSETS, PORTION, SUMS, TILES};
+use super::memory::{FACTORS, OFFSET_BYTES, OFFSETS, PORTION, SUMS, TILES};
 use super::scales;
 use super::weights::Weights;
 use crate::array::OWN_MEMORY;
@@ -19,51 +19,6 @@ const UPPER_BYTES: u32 = 0x4343_4343;
 const NUMBER: u32 = 0x4300_4300;
 const LOW_BITS: u32 = 0x437F_437F;
 const SIGN_BIT: u32 = 0x4380_4380;
-
-/// Chooses the results that count of four tiles: of tile `m` those on the diagonal, as lanes `4 m` to `4 m + 3`.
-#[derive(Clone, Copy)]
-pub(super) struct Diagonal {
-    /// The lanes of tiles 1 to 3, and of the columns with each bit of their number.
-    tiles: [Reg; 3],
-    columns: [Reg; 2],
-    /// Bytes of one to three rows.
-    rows: [Reg; 3],
-}
-
-impl Diagonal {
-    pub fn new(b: &mut CoreBuilder) -> Self {
-        Self {
-            tiles: [0x4218, 0x2184, 0x1842].map(|lanes| b.scalar(lanes)),
-            columns: [0xAAAA, 0xCCCC].map(|lanes| b.scalar(lanes)),
-            rows: [16, 32, 48].map(|bytes| b.scalar(bytes)),
-        }
-    }
-
-    /// Rows are moved on by as many as the tile's number, which leaves all in different places, then each column by its own number.
-    pub fn of(self, b: &mut CoreBuilder, tiles: [Reg; 4]) -> Reg {
-        let turned = |b: &mut CoreBuilder, x: Reg, rows: usize| {
-            let turned = b.reg(Class::X);
-            b.emit("vshift", [turned, x, x, self.rows[rows - 1]]);
-            turned
-        };
-        let bits = |b: &mut CoreBuilder, numbers: Reg| {
-            let bits = b.reg(Class::X);
-            b.mov(bits, numbers);
-            bits
-        };
-        let sum = bits(b, tiles[0]);
-        for (index, lanes) in (1..).zip(self.tiles) {
-            let words = bits(b, tiles[index]);
-            let turned = turned(b, words, 4 - index);
-            b.select_lanes(32, sum, sum, turned, lanes);
-        }
-        for (rows, lanes) in (1..).zip(self.columns) {
-            let turned = turned(b, sum, rows);
-            b.select_lanes(32, sum, sum, turned, lanes);
-        }
-        sum
-    }
-}
 
 /// Sums of the units of a portion, for every column. `phase` says where the first group begins: how many groups there are until
 /// the first phase comes again.
@@ -193,7 +148,7 @@ impl Units {
             sorted: [MODES.even_8, MODES.odd_8].map(|mode| b.scalar(mode)),
         };
         let diagonal = Diagonal::new(b);
-        let mut run = |b: &mut CoreBuilder| {
+        let run = |b: &mut CoreBuilder| {
             for sums in products.run(b, of, run_words) {
                 let words = diagonal.of(b, sums);
                 b.store(words, to, Address::Then(64));
