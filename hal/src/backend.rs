@@ -17,6 +17,8 @@ mod executor;
 mod joined;
 mod objects;
 mod pace;
+mod stream;
+mod touched;
 
 pub use array::Array;
 pub use buffer::DeviceBuffer;

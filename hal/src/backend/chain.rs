@@ -5,13 +5,13 @@
 
 use super::joined::SharedJoined;
 use super::objects::{buffer_range, kernel};
-use super::{ContextOf, DeviceBackend, HeapContent, LoadedKernel};
+use super::stream::Stream;
+use super::touched::Touched;
+use super::{ContextOf, DeviceBackend, LoadedKernel};
 use crate::artifact::KernelArtifact;
 use crate::command_list::{BufferRef, Command};
 use crate::error::DeviceError;
 use crate::executable::Executable;
-use crate::format::extent::Traffic;
-use crate::format::instructions::InstructionStream;
 use crate::submission_queue::InFlight;
 use aie_device_memory::{Span, Spans};
 use std::collections::VecDeque;
@@ -19,25 +19,6 @@ use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// A stream that is not the kernel's own, in a piece `H` of the device heap.
-#[derive(Debug)]
-pub(super) struct Stream<H> {
-    pub(super) artifact: KernelArtifact,
-    pub(super) instructions: H,
-}
-
-impl<H> Stream<H> {
-    /// Puts the stream of `artifact` into the device heap, as firmware has to get it.
-    ///
-    /// # Errors
-    /// As [`DeviceBackend::upload`], and when the stream has an address that no stream for firmware can have.
-    pub(super) fn load<B: DeviceBackend<Heap = H>>(device: &B, artifact: &KernelArtifact) -> Result<Self, DeviceError> {
-        let bytes = InstructionStream::for_firmware(artifact.instructions())
-            .map_err(|error| DeviceError::Unsupported(format!("kernel `{}`: {error}", artifact.name())))?;
-        Ok(Self { artifact: artifact.clone(), instructions: device.upload(&bytes, HeapContent::Instructions)? })
-    }
-}
 
 /// Which stream a dispatch runs. Another than the kernel's own is released when the chain has ended and nothing else has it.
 #[derive(Debug)]
@@ -48,25 +29,6 @@ pub(super) enum Runs<H> {
     Made(Stream<H>),
     /// Those of neighbours.
     Joined(SharedJoined<H>),
-}
-
-/// What a dispatch touches: device addresses, for example a row of a table and not all of it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Touched {
-    /// What it may read.
-    pub(super) reads: Vec<Range<u64>>,
-    /// What it may write.
-    pub(super) writes: Vec<Range<u64>>,
-    /// What is moved, both ways.
-    pub(super) traffic: Traffic,
-}
-
-impl Touched {
-    pub(super) fn add(&mut self, other: &Self) {
-        self.reads.extend_from_slice(&other.reads);
-        self.writes.extend_from_slice(&other.writes);
-        self.traffic = self.traffic.and(other.traffic);
-    }
 }
 
 /// A dispatch in a chain.

@@ -1,6 +1,6 @@
 //! An open device.
 
-use super::chain::Stream;
+use super::stream::Stream;
 use super::{DeviceBackend, DeviceBuffer, HeapContent, LoadedKernel};
 use crate::arch::Arch;
 use crate::artifact::KernelArtifact;

@@ -8,7 +8,8 @@
 
 use super::DeviceBackend;
 use super::LoadedKernel;
-use super::chain::{Stream, Touched};
+use super::stream::Stream;
+use super::touched::Touched;
 use crate::artifact::{Digest, KernelArtifact};
 use crate::command_list::{BufferRef, RangeOf};
 use crate::format::instructions::{ArgumentPlace, InstructionStream, InstructionWriter};

@@ -2,8 +2,9 @@
 
 use super::{Run, Stop};
 use crate::artifact::KernelArtifact;
-use crate::backend::chain::{Touched, overlaps};
+use crate::backend::chain::overlaps;
 use crate::backend::objects::{BufferRange, buffer_range};
+use crate::backend::touched::Touched;
 use crate::backend::{DeviceBackend, LoadedKernel};
 use crate::command_list::BufferRef;
 use crate::error::DeviceError;

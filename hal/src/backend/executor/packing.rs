@@ -2,10 +2,11 @@
 
 use super::{Run, Stop};
 use crate::artifact::KernelArtifact;
-use crate::backend::chain::{Packet, Runs, Stream};
+use crate::backend::chain::{Packet, Runs};
 use crate::backend::joined::{JoinedList, Neighbours, Part, SharedJoined};
 use crate::backend::objects::{buffer_range, kernel};
 use crate::backend::pace::Pace;
+use crate::backend::stream::Stream;
 use crate::backend::{DeviceBackend, LoadedKernel};
 use crate::command_list::{BufferRef, Command};
 use crate::context_planner::Residence;
