@@ -38,8 +38,8 @@ mod reloads;
 
 pub use array::{
     Array, ArrayError, HostMemory, Interval, LeftTokens, LoadError, LockValues, NoHost, Occupation, Outcome, Resource,
-    Rules, Timing, Undefined, Use,
+    Rules, Timing, Use,
 };
-pub use core::{Jumps, Loops};
+pub use core::{Jumps, Loops, Undefined};
 pub use harness::{Harness, HarnessError, Run, design_of};
 pub use reloads::Reloads;

@@ -5,7 +5,8 @@
 //! whether that was so. A design whose configuration stays from dispatch to dispatch, as rings that the PDI starts, has to be right
 //! either way.
 
-use crate::array::{Rules, Undefined};
+use crate::array::Rules;
+use crate::core::Undefined;
 use fastrand::Rng;
 
 /// Draws before which dispatches the PDI is loaded again: one of two.

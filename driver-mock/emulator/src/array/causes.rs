@@ -3,10 +3,10 @@
 //! A report of a whole array has dozens of lines, and most of them only say that others wait too. Whoever reads it follows one
 //! way through it: a token waits for a channel, the channel for words, those for a port, a core or a lock. That way comes first.
 
-use super::Array;
 use super::dma::{self, Descriptor};
 use super::report::{Report, Waiter, What, Who};
 use super::stream::Sink;
+use super::tiles::Array;
 use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::stream_switch::{Port, StreamSwitch};
 use std::collections::{BTreeSet, VecDeque};

@@ -5,8 +5,9 @@
 //! the operations beyond write and read do is not public.
 
 use super::dma;
+use super::error::{ArrayError, Result};
 use super::fifo::Word;
-use super::{Array, ArrayError, Result};
+use super::tiles::Array;
 use aie_hal::format::register::TileKind;
 
 /// Words of the longest packet: two headers, four words of data.

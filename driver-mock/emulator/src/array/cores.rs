@@ -5,14 +5,14 @@
 //! are one from then on. So groups have nothing in common while they run, within a group cores run one after the other in the
 //! order of their tiles, and nothing depends on which thread runs what, or when.
 
+use super::error::{ArrayError, Result};
 use super::interleaving::Interleaving;
 use super::rules::Rules;
 use super::tile::Tile;
+use super::tiles::Array;
 use super::view::{Size, View};
-use super::{Array, ArrayError, Result};
 use crate::core::{Stop, Wait};
 use aie_hal::format::register::TileKind;
-use std::num::NonZero;
 use std::sync::Mutex;
 use std::thread;
 
@@ -20,34 +20,6 @@ use std::thread;
 const QUANTUM: u64 = 100_000;
 /// With fewer bundles in the round before, threads cost more than they save.
 const WORTH_THREADS: u64 = 20_000;
-
-/// Which tiles run together, and on how many threads.
-#[derive(Debug)]
-pub struct Groups {
-    /// For each tile, the first tile of its group.
-    first: Vec<usize>,
-    pub threads: usize,
-    /// Bundles of the last round.
-    bundles: u64,
-}
-
-impl Groups {
-    /// Each tile by itself.
-    pub fn new(tiles: usize) -> Self {
-        let threads = thread::available_parallelism().map_or(1, NonZero::get);
-        Self { first: (0..tiles).collect(), threads, bundles: 0 }
-    }
-
-    fn join(&mut self, one: usize, other: usize) {
-        let (one, other) = (self.first[one], self.first[other]);
-        let (low, high) = (one.min(other), one.max(other));
-        for first in &mut self.first {
-            if *first == high {
-                *first = low;
-            }
-        }
-    }
-}
 
 /// A group in a round: its tiles, and which of their cores run.
 struct Job<'a> {

@@ -4,10 +4,11 @@
 //! [`switching`](super::switching).
 
 use super::dma::{Descriptor, Position};
-use super::error::DmaProblem;
+use super::error::{ArrayError, DmaProblem, Result};
 use super::fifo::Words;
+use super::host::{self, HostMemory};
+use super::tiles::Array;
 use super::transfer::{Round, Site};
-use super::{Array, ArrayError, HostMemory, Result, host};
 use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::instructions::ARRAY_OFFSET;
 use aie_hal::format::register::TileKind;

@@ -80,12 +80,3 @@ impl Interleaving {
         if self.stream.goes_on(&mut self.rng) { 0 } else { self.rng.u8(1..=MOST_ROUNDS) }
     }
 }
-
-/// What of a tile does not go on in a round.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Held {
-    /// A bit for each channel, as in [`Tile::busy`].
-    pub channels: u16,
-    pub switch: bool,
-    pub core: bool,
-}

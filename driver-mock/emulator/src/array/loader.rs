@@ -3,9 +3,12 @@
 //! What the readers of `hal` accept is executed or rejected here by name. Operations that only concern the command
 //! processor itself (a point for preemption, a time stamp, a read whose result goes to a log) do nothing to the array.
 
+use super::error::ArrayError;
+use super::host::HostMemory;
 use super::interleaving::Interleaving;
 use super::report::{Report, Waiter, What, Who};
-use super::{Array, ArrayError, HostMemory, LeftTokens};
+use super::rules::LeftTokens;
+use super::tiles::Array;
 use aie_hal::format::FormatError;
 use aie_hal::format::Words;
 use aie_hal::format::cdo::{Cdo, CdoCommand};

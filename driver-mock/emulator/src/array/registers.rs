@@ -4,9 +4,10 @@
 //! has no model, is a typed error; no address and no value is a reason to panic.
 
 use super::dma;
+use super::error::{ArrayError, Result};
 use super::tile::{SIDE, Tile};
+use super::tiles::{Array, PROGRAM};
 use super::transfer::acquire;
-use super::{Array, ArrayError, PROGRAM, Result};
 use aie_hal::format::dma_channel::{Direction, DmaTask};
 use aie_hal::format::register::TileKind;
 use aie_hal::format::stream_switch::{MasterSource, Port, StreamSwitch};

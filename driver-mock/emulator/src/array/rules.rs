@@ -1,7 +1,7 @@
 //! What the array makes of what silicon does not forgive. The default stops with an error that names the fault; where it is known
 //! what silicon does instead, silently, a setting does that.
 
-use crate::core::{Jumps, Loops};
+use crate::core::{Jumps, Loops, Undefined};
 use aie_hal::arch::Delays;
 
 /// How an array behaves where programs break rules, and what differs between machines.
@@ -32,22 +32,6 @@ pub enum LeftTokens {
     Reject,
     /// They stay, as on silicon.
     Keep,
-}
-
-/// What is in memory, and in the registers of cores after a reset, before something is written there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Undefined {
-    /// Noise of this seed: as on silicon, where it is what others left.
-    Noise(u64),
-    /// Zeros, for programs whose results were only ever seen there.
-    Zero,
-}
-
-impl Default for Undefined {
-    /// The same noise in every run.
-    fn default() -> Self {
-        Self::Noise(0x6169_6532)
-    }
 }
 
 /// What becomes of a lock value above 63: an initial one, or the sum of a release.

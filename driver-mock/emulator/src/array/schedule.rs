@@ -6,10 +6,10 @@
 //! is done, or everything waits.
 
 use super::dma::Channel;
-use super::interleaving::Held;
-use super::tile::SIDE;
-use super::transfer::BURST;
-use super::{Array, ArrayError, HostMemory, Result};
+use super::error::{ArrayError, Result};
+use super::host::HostMemory;
+use super::tile::{Held, SIDE};
+use super::tiles::{Array, BURST};
 use aie_hal::format::dma_channel::Direction;
 
 /// How often words move before cores run, at most: words that nothing stops would move forever.

@@ -3,9 +3,8 @@
 use super::clock::Releases;
 use super::dma::{self, Channel, Descriptor};
 use super::fifo::Fifo;
-use super::interleaving::Held;
+use super::place::Place;
 use super::stream::{Sink, Switch};
-use super::switching::Place;
 use super::timeline::Record;
 use crate::core::{Core, Wait};
 use aie_hal::format::dma_channel::Direction;
@@ -63,6 +62,15 @@ pub struct Tile {
     pub record: Record,
     /// What does not go on in this round.
     pub held: Held,
+}
+
+/// What of a tile does not go on in a round.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Held {
+    /// A bit for each channel, as in [`Tile::busy`].
+    pub channels: u16,
+    pub switch: bool,
+    pub core: bool,
 }
 
 /// Bytes of data memory.
@@ -130,5 +138,10 @@ impl Tile {
     /// A register as it was written.
     pub fn register(&self, offset: u32) -> u32 {
         self.registers.get(&offset).copied().unwrap_or(0)
+    }
+
+    /// The cycle of the array's clock that the core is at; 0 without a core.
+    pub fn core_now(&self) -> u64 {
+        self.core.as_ref().map_or(0, |core| core.cycles() + self.core_delay)
     }
 }

@@ -1,12 +1,11 @@
 //! What happened when, for people who look for where the time goes.
 //!
-//! Recording is off unless asked for ([`Array::record_timeline`]): a large kernel has millions of intervals. Each tile records its
+//! Recording is off unless asked for ([`Array::record_timeline`](super::Array::record_timeline)): a large kernel has millions of intervals. Each tile records its
 //! own, because cores run on several threads.
 
 use super::clock::Resource;
-use super::{Array, Tile};
 
-/// Intervals that a tile records at most between two calls of [`Array::take_timeline`]; later ones are dropped.
+/// Intervals that a tile records at most between two calls of [`Array::take_timeline`](super::Array::take_timeline); later ones are dropped.
 const MOST: usize = 1 << 18;
 
 /// What went on in an interval.
@@ -61,44 +60,16 @@ impl Record {
         self.add(Resource::Core, Occupation::Stalled, begin, end);
         self.core_runs_from = end;
     }
-}
 
-impl Array {
-    /// Starts or ends recording; what has been recorded stays until it is taken.
-    pub fn record_timeline(&mut self, is_on: bool) {
-        for tile in &mut self.tiles {
-            tile.record.is_on = is_on;
-            tile.record.core_runs_from = tile.core_now();
-        }
+    /// Starts or ends recording, at the core's time `now`; what has been recorded stays until it is taken.
+    pub fn switch(&mut self, is_on: bool, now: u64) {
+        (self.is_on, self.core_runs_from) = (is_on, now);
     }
 
-    /// Takes what has been recorded, tile by tile, each core's and channel's intervals in the order of their times.
-    pub fn take_timeline(&mut self) -> Vec<Interval> {
-        let mut taken = Vec::new();
-        for tile in &mut self.tiles {
-            let now = tile.core_now();
-            let record = &mut tile.record;
-            record.add(Resource::Core, Occupation::Runs, record.core_runs_from, now);
-            record.core_runs_from = now;
-            let (column, row) = (tile.column, tile.row);
-            taken.extend(
-                std::mem::take(&mut record.intervals).into_iter().map(|(resource, occupation, begin, end)| Interval {
-                    column,
-                    row,
-                    resource,
-                    occupation,
-                    begin,
-                    end,
-                }),
-            );
-        }
-        taken
-    }
-}
-
-impl Tile {
-    /// The cycle of the array's clock that the core is at; 0 without a core.
-    fn core_now(&self) -> u64 {
-        self.core.as_ref().map_or(0, |core| core.cycles() + self.core_delay)
+    /// Takes what has been recorded up to the core's time `now`: what, and its first cycle and the one after its last.
+    pub fn take(&mut self, now: u64) -> Vec<(Resource, Occupation, u64, u64)> {
+        self.add(Resource::Core, Occupation::Runs, self.core_runs_from, now);
+        self.core_runs_from = now;
+        std::mem::take(&mut self.intervals)
     }
 }

@@ -6,15 +6,14 @@
 
 use super::clock::Resource;
 use super::dma::{self, Activity, Descriptor, Position, Running};
-use super::error::DmaProblem;
+use super::error::{ArrayError, DmaProblem, Result};
+use super::host::HostMemory;
 use super::tile::SIDE;
+use super::tiles::Array;
 use super::timeline::Occupation;
-use super::{Array, ArrayError, HostMemory, Result};
 use aie_hal::format::dma_channel::{Direction, DmaTask};
 use aie_hal::format::register::TileKind;
 
-/// Words that a channel moves in one round at most; every change of its state counts as one.
-pub const BURST: usize = 256;
 /// Channels of a mem tile that reach its neighbours too.
 const FAR_CHANNELS: usize = 4;
 

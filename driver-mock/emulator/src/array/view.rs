@@ -2,7 +2,6 @@
 //!
 //! A core runs with the tiles of its group only, so that groups can run at the same time: see [`cores`](super::cores).
 
-use super::Array;
 use super::fifo::Word;
 use super::rules::Rules;
 use super::tile::Tile;
@@ -229,18 +228,5 @@ impl Surroundings for View<'_, '_> {
     #[inline]
     fn at(&mut self, cycle: u64) {
         self.cycle = cycle;
-    }
-}
-
-impl Array {
-    /// The core tile in a direction, as core addresses and lock ids number them: south, west, north, own.
-    pub(super) fn core_neighbour(&self, index: usize, side: u32) -> Option<usize> {
-        let tile = &self.tiles[index];
-        let (column, row) = self.size().neighbour((tile.column, tile.row), side)?;
-        self.index(column, row).ok()
-    }
-
-    pub(super) fn size(&self) -> Size {
-        Size { columns: self.columns, rows: self.rows }
     }
 }

@@ -20,10 +20,10 @@ mod rounding;
 mod scalar;
 mod shape;
 mod stream_header;
+mod undefined;
 mod vector;
 mod width;
 
-use crate::array::Undefined;
 use aie_isa::{DecodeError, Instruction, Isa, Kind, Register};
 pub use early_reads::EarlyRead;
 use early_reads::EarlyReads;
@@ -33,6 +33,7 @@ use program::Program;
 pub(crate) use registers::copy;
 pub use registers::{Layout, MOST_BYTES};
 use std::sync::Arc;
+pub use undefined::Undefined;
 
 /// What a core reaches outside of itself. What is not implemented is not there: no memory, no locks, streams without words or space,
 /// events without an observer.
