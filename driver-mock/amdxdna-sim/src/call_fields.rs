@@ -2,8 +2,9 @@
 //!
 //! The same for the simulated device and for the host's own, so that their streams can be laid side by side.
 
-use crate::node::ioctl_prefix as prefix;
-use amdxdna_sys::{amdxdna_drm_create_bo, drm_syncobj_timeline_wait, layout};
+use crate::user_access::prefix;
+use amdxdna_sys::layout::{self, Ioctl};
+use amdxdna_sys::{RequestCode, amdxdna_drm_create_bo, drm_syncobj_timeline_wait};
 use bytemuck::Pod;
 use nix::errno::Errno;
 use std::ops::Range;
@@ -13,6 +14,11 @@ pub type Seen = (Vec<u8>, Vec<u8>);
 
 /// Most points of a wait that are recorded.
 const POINTS: usize = 64;
+
+/// The declaration of the call that a request is; the number alone decides.
+pub fn call(code: RequestCode) -> Option<&'static Ioctl> {
+    layout::ioctls().find(|call| call.code.number() == code.number())
+}
 
 /// What a line says between the name and the result.
 pub fn line<T>(file: u64, name: &str, seen: Option<&Seen>, result: &Result<T, Errno>) -> String {

@@ -4,6 +4,7 @@
 //! make them in no fixed order, so a comparison is of use for a run whose calls come from one thread at a time.
 
 use crate::settings::SettingsError;
+use crate::standard_error::print;
 use parking_lot::Mutex;
 use std::fs;
 use std::path::Path;
@@ -44,7 +45,7 @@ impl Stream {
         if let Some(path) = &self.record
             && let Err(error) = fs::write(path, lines.iter().map(|line| format!("{line}\n")).collect::<String>())
         {
-            crate::journal::print(&format!("AMDXDNA_SIM_RECORD: {} cannot be written: {error}", path.display()));
+            print(&format!("AMDXDNA_SIM_RECORD: {} cannot be written: {error}", path.display()));
         }
         let expected = self.expected.as_ref()?;
         let differs = |at: &usize| expected.get(*at) != lines.get(*at);

@@ -4,7 +4,7 @@
 //! report. Faults of commands, and how occurrences are written, are those of [`aie_driver_mock::npu::fault_plan`]; a lost device
 //! answers every later ioctl with ENODEV. With `pages@N` the N-th BO of a caller's memory succeeds and has other pages, all zeroes.
 
-use crate::kfd::KFD_CALLS;
+use crate::kfd_calls::KFD_CALLS;
 use aie_driver_mock::npu::fault_plan::{self, FaultPlanError};
 use nix::errno::Errno;
 

@@ -9,13 +9,12 @@
 //! the locks that would keep a child from what is its parent's. The parent waits for the child when it ends itself.
 
 use crate::libc_functions;
-use crate::node::{Open, ioctl};
-use crate::process::{self, Process};
+use crate::node::{Descriptors, Open, ioctl};
+use crate::planned_fork::{End, Fork};
+use crate::reentry::spawn;
+use crate::standard_error::print;
 use crate::user_access::UserMemory;
-use amdxdna_sys::{
-    Request, RequestCode, amdxdna_drm_destroy_hwctx, amdxdna_drm_exec_cmd, amdxdna_drm_wait_cmd, drm_gem_close,
-    drm_syncobj_destroy, drm_syncobj_timeline_wait,
-};
+use amdxdna_sys::{Request, RequestCode, amdxdna_drm_destroy_hwctx, drm_gem_close, drm_syncobj_destroy};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
@@ -26,59 +25,6 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-/// How a planned child ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// By `exit`, with all handlers and destructors.
-    Exit,
-    /// By `_exit`.
-    ExitNow,
-    /// By becoming another program.
-    Exec,
-}
-
-/// The calls before one of which a planned child is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Before {
-    /// EXEC_CMD.
-    Submission,
-    /// What waits for a command, on old kernels and new ones.
-    Wait,
-}
-
-impl Before {
-    fn includes(self, request: RequestCode) -> bool {
-        match self {
-            Self::Submission => request == amdxdna_drm_exec_cmd::CODE,
-            Self::Wait => [amdxdna_drm_wait_cmd::CODE, drm_syncobj_timeline_wait::CODE].contains(&request),
-        }
-    }
-}
-
-/// A planned child.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fork {
-    pub end: End,
-    pub before: Before,
-    /// The call before which it is made, from 1.
-    pub at: u64,
-}
-
-impl Fork {
-    /// Reads `exit@N`, `_exit@N` or `exec@N`; the place may be `wait:N`.
-    pub fn parse(text: &str) -> Option<Self> {
-        let (end, at) = text.split_once('@')?;
-        let end = match end {
-            "exit" => End::Exit,
-            "_exit" => End::ExitNow,
-            "exec" => End::Exec,
-            _ => return None,
-        };
-        let (before, at) = at.strip_prefix("wait:").map_or((Before::Submission, at), |at| (Before::Wait, at));
-        Some(Self { end, before, at: at.parse().ok().filter(|at| *at > 0)? })
-    }
-}
 
 /// How long a child may take to end.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -99,22 +45,22 @@ fn gives_back(request: u32) -> bool {
     codes.contains(&RequestCode(request))
 }
 
-/// Called before the program forks: starts the thread that children ask.
-pub fn prepare(process: &'static Process) {
+/// Called before the program forks: starts the thread that children ask about what is open.
+pub fn prepare(descriptors: &'static Descriptors) {
     let made = || socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).ok();
     if CHANNEL.get().is_some() {
         return;
     }
     if let Some((parent, child)) = made()
         && CHANNEL.set((parent, child)).is_ok()
-        && let Err(cause) = process::spawn("amdxdna-forks", move || serve(process))
+        && let Err(cause) = spawn("amdxdna-forks", move || serve(descriptors))
     {
-        crate::journal::print(&format!("forked children have no devices: {cause}"));
+        print(&format!("forked children have no devices: {cause}"));
     }
 }
 
 /// Answers children for as long as the process lives.
-fn serve(process: &'static Process) {
+fn serve(descriptors: &'static Descriptors) {
     let Some((parent, _)) = CHANNEL.get() else { return };
     let mut message: Message = [0; 16];
     loop {
@@ -128,8 +74,8 @@ fn serve(process: &'static Process) {
         let address = (&raw mut structure).expose_provenance() as u64;
         // SAFETY: the address is that of the structure above, and structures of these requests have none inside.
         let user = unsafe { UserMemory::of_caller() };
-        let answer = match process.descriptors.get(fd.cast_signed()) {
-            Some(Open::Accel(file)) => ioctl::ioctl(&file, &process.descriptors, user, request.into(), address),
+        let answer = match descriptors.get(fd.cast_signed()) {
+            Some(Open::Accel(file)) => ioctl::ioctl(&file, descriptors, user, request.into(), address),
             _ => Err(Errno::EBADF),
         };
         let errno = answer.err().map_or(0, |errno| errno as i32);
@@ -141,9 +87,9 @@ fn serve(process: &'static Process) {
 ///
 /// # Safety
 /// `address` is that of the request's structure.
-pub unsafe fn ask(process: &Process, fd: i32, request: u64, address: u64) -> Option<Result<(), Errno>> {
+pub unsafe fn ask(descriptors: &Descriptors, fd: i32, request: u64, address: u64) -> Option<Result<(), Errno>> {
     let ((_, child), request) = (CHANNEL.get()?, request as u32);
-    if !gives_back(request) || !matches!(process.descriptors.get(fd)?, Open::Accel(_)) {
+    if !gives_back(request) || !matches!(descriptors.get(fd)?, Open::Accel(_)) {
         return None;
     }
     // SAFETY: as the caller says; these structures have eight bytes.
@@ -162,11 +108,11 @@ pub unsafe fn ask(process: &Process, fd: i32, request: u64, address: u64) -> Opt
     })
 }
 
-/// How the child ends that is planned for this call, if one is.
-pub fn planned(process: &Process, fd: i32, request: u64) -> Option<End> {
+/// How the child of `fork` ends, if it is planned for this call.
+pub fn planned(fork: Option<Fork>, descriptors: &Descriptors, fd: i32, request: u64) -> Option<End> {
     static CALLS: AtomicU64 = AtomicU64::new(0);
-    let fork = process.settings.fork.filter(|fork| fork.before.includes(RequestCode(request as u32)))?;
-    process.descriptors.get(fd)?;
+    let fork = fork.filter(|fork| fork.before.includes(RequestCode(request as u32)))?;
+    descriptors.get(fd)?;
     (CALLS.fetch_add(1, Ordering::Relaxed) + 1 == fork.at).then_some(fork.end)
 }
 
@@ -230,21 +176,7 @@ pub fn wait() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rstest::rstest;
-
-    #[rstest]
-    #[case("exit@1", Some(Fork { end: End::Exit, before: Before::Submission, at: 1 }))]
-    #[case("_exit@20", Some(Fork { end: End::ExitNow, before: Before::Submission, at: 20 }))]
-    #[case("exec@3", Some(Fork { end: End::Exec, before: Before::Submission, at: 3 }))]
-    #[case("exit@wait:4", Some(Fork { end: End::Exit, before: Before::Wait, at: 4 }))]
-    #[case("exit", None)]
-    #[case("exit@0", None)]
-    #[case("exit@wait:0", None)]
-    #[case("exit@wait", None)]
-    #[case("vfork@1", None)]
-    fn planned_children_are_read(#[case] text: &str, #[case] expected: Option<Fork>) {
-        assert_eq!(Fork::parse(text), expected);
-    }
+    use amdxdna_sys::amdxdna_drm_exec_cmd;
 
     #[test]
     fn only_what_gives_back_is_asked_for() {

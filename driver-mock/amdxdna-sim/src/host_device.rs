@@ -10,7 +10,6 @@
 
 use crate::call_fields::{self, Seen};
 use crate::journal::Journal;
-use crate::node::ioctl;
 use amdxdna_sys::RequestCode;
 use nix::errno::Errno;
 use parking_lot::Mutex;
@@ -64,7 +63,7 @@ pub fn ioctl(
     real: impl FnOnce() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     let code = RequestCode(request as u32);
-    let Some(call) = ioctl::call(code).filter(|_| code.is_drm()) else {
+    let Some(call) = call_fields::call(code).filter(|_| code.is_drm()) else {
         let result = real();
         journal.log(|| format!("ioctl {request:#x} of the accel node is not known: {result:?}"));
         return result;
@@ -133,7 +132,7 @@ mod tests {
                 "GET_BO_INFO file=1 = EFAULT",
             ]
         );
-        assert_eq!(journal.report(&[])["kernel"], "host");
+        assert_eq!(journal.report(Vec::new())["kernel"], "host");
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use crate::call_stream::Stream;
 use crate::faults::Fault;
-use crate::node::Device;
 use crate::settings::{Settings, SettingsError};
+use crate::standard_error::print;
 use aie_driver_mock::npu::fault_plan::CommandFault;
 use nix::errno::Errno;
 use parking_lot::Mutex;
@@ -200,15 +200,8 @@ impl Journal {
         self.stream.as_ref().and_then(Stream::finish)
     }
 
-    pub fn report(&self, devices: &[Arc<Device>]) -> Value {
-        let describe = |device: &Arc<Device>| {
-            let mut described = json!(device.npu.counts());
-            described["arch"] = json!(device.arch.name);
-            described["pci"] = json!(device.address());
-            described["lost"] = json!(device.is_lost());
-            described
-        };
-        let devices: Vec<Value> = devices.iter().map(describe).collect();
+    /// The report, in which `devices` say what each of them has done.
+    pub fn report(&self, devices: Vec<Value>) -> Value {
         let mut report = json!(*self.counts.lock());
         for count in ["contexts_created", "context_switches", "chains", "commands", "virtual_ns"] {
             report[count] = devices.iter().filter_map(|device| device[count].as_u64()).sum::<u64>().into();
@@ -223,13 +216,6 @@ impl Journal {
         report["messages"] = json!(*self.messages.lock());
         report
     }
-}
-
-/// Writes a line to standard error in one piece.
-pub fn print(message: &str) {
-    let line = format!("amdxdna-sim: {message}\n");
-    // SAFETY: writes the bytes of a live string. A failure cannot be reported.
-    unsafe { libc::syscall(libc::SYS_write, 2, line.as_ptr(), line.len()) };
 }
 
 #[cfg(test)]
@@ -247,7 +233,7 @@ mod tests {
         }
         journal.change(Level::Bos, 2);
         journal.change(Level::Bos, -1);
-        let report = journal.report(&[]);
+        let report = journal.report(Vec::new());
         assert_eq!(report["calls"]["CREATE_BO"], json!({"count": 3, "errors": {"ENOMEM": 1}}));
         assert_eq!((&report["peak"]["bos"], &report["open_at_exit"]["bos"]), (&json!(2), &json!(1)));
         assert_eq!(report["messages"], json!(["CREATE_BO number 2 fails with ENOMEM, as planned"]));

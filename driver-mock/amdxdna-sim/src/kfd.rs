@@ -3,8 +3,8 @@
 //! ROCR's host agent waits for events in a thread of its own; so waiting really waits, until an event is set or the time is up.
 
 use crate::journal::Journal;
-use crate::node::ioctl_prefix as prefix;
-use crate::user_access::UserMemory;
+use crate::kfd_calls::KFD_CALLS;
+use crate::user_access::{UserMemory, prefix};
 use amdxdna_sys::RequestCode;
 use bytemuck::{Pod, Zeroable, bytes_of};
 use nix::errno::Errno;
@@ -12,19 +12,6 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// The ioctls that are answered, by name in reports and by number.
-pub const KFD_CALLS: &[(&str, u32)] = &[
-    ("KFD_GET_VERSION", 0x01),
-    ("KFD_CREATE_EVENT", 0x08),
-    ("KFD_DESTROY_EVENT", 0x09),
-    ("KFD_SET_EVENT", 0x0a),
-    ("KFD_RESET_EVENT", 0x0b),
-    ("KFD_WAIT_EVENTS", 0x0c),
-    ("KFD_GET_PROCESS_APERTURES_NEW", 0x14),
-    ("KFD_SET_XNACK_MODE", 0x21),
-    ("KFD_RUNTIME_ENABLE", 0x25),
-];
 
 /// The type letter of KFD's ioctls.
 pub(crate) const KFD_TYPE: u32 = b'K' as u32;

@@ -5,15 +5,15 @@
 
 use crate::forks;
 use crate::host_device::Host;
-use crate::journal::{Journal, print};
+use crate::journal::Journal;
 use crate::kfd::Kfd;
 use crate::node::{Descriptors, Device, File, Mappings, Open};
+use crate::reentry::ReentryGuard;
 use crate::settings::{Settings, SettingsError};
+use crate::standard_error::print;
 use crate::sysfs::{KFD_NODE, Prefixes, Tree};
 use aie_hal::KernelExecutor;
 use nix::errno::Errno;
-use nix::sys::signal::{SigSet, SigmaskHow};
-use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,27 +53,6 @@ const BAD_CHILD: i32 = 4;
 /// How long the end of the process waits for jobs that it has submitted.
 const DRAIN: Duration = Duration::from_secs(2);
 
-thread_local! {
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Marks the thread as inside of the simulator until dropped: what it calls of the C library then is for itself.
-struct ReentryGuard;
-
-impl ReentryGuard {
-    fn enter() -> Option<Self> {
-        // At the end of a thread its marks are gone; then it is only cleaning up.
-        let was = INSIDE.try_with(|inside| inside.replace(true)).unwrap_or(true);
-        (!was).then(|| Self)
-    }
-}
-
-impl Drop for ReentryGuard {
-    fn drop(&mut self) {
-        let _ = INSIDE.try_with(|inside| inside.set(false));
-    }
-}
-
 /// Does `work` with the machine; `None` when the call does not concern the simulator. A panic inside is logged, and the call
 /// goes to the C library.
 pub fn simulated<R>(work: impl FnOnce(&Process) -> Option<R>) -> Option<R> {
@@ -108,20 +87,6 @@ fn inside<R>(process: &Process, work: impl FnOnce(&Process) -> Option<R>) -> Opt
     }
 }
 
-/// Starts a thread of the simulator: what it calls of the C library is for itself, and it takes no signals of the program.
-pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    let _inside = ReentryGuard::enter();
-    // The thread inherits the mask, the caller gets its own back.
-    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
-    let work = || {
-        let _inside = ReentryGuard::enter();
-        work();
-    };
-    let thread = std::thread::Builder::new().name(name.into()).spawn(work);
-    before.thread_set_mask()?;
-    thread.map(drop)
-}
-
 /// Makes the machine. Ends the process with code 2 when the environment asks for something that cannot be.
 pub fn start(executor: Arc<dyn KernelExecutor>) {
     let Some(_inside) = ReentryGuard::enter() else { return };
@@ -153,7 +118,7 @@ fn exit_now(code: i32) -> ! {
 extern "C" fn forking() {
     if let Some(process) = PROCESS.get().filter(|process| process.used.load(Ordering::Relaxed)) {
         let _inside = ReentryGuard::enter();
-        forks::prepare(process);
+        forks::prepare(&process.descriptors);
     }
 }
 
@@ -243,10 +208,11 @@ impl Process {
     fn finish(&self) -> Option<i32> {
         let child = forks::wait();
         let deadline = Instant::now() + DRAIN;
-        self.devices.iter().for_each(|device| device.drain(deadline));
+        self.descriptors.files().iter().for_each(|file| file.drain(deadline));
         if let Some(path) = self.settings.report.as_ref().filter(|_| self.used.load(Ordering::Relaxed)) {
             let path = path.to_string_lossy().replace("%p", &std::process::id().to_string());
-            let report = format!("{:#}\n", self.journal.report(&self.devices));
+            let report =
+                format!("{:#}\n", self.journal.report(self.devices.iter().map(|device| device.describe()).collect()));
             if let Err(error) = std::fs::write(&path, report) {
                 print(&format!("AMDXDNA_SIM_REPORT: {path} cannot be written: {error}"));
             }

@@ -1,8 +1,8 @@
 //! What the environment asks for. Read once, at the start of the process; [`VARIABLES`] describes it.
 
 use crate::faults::{self, FaultPlan};
-use crate::forks::Fork;
 use crate::kernel::{KernelVersion, Profile, WaitCmd};
+use crate::planned_fork::Fork;
 use aie_hal::arch::{Arch, ArchRegistry};
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -3,8 +3,7 @@
 //! The kernel checks every access and answers EFAULT. Here, an access goes to the page that the address names; only addresses
 //! that cannot be right are EFAULT. A caller with a wild pointer gets a fault instead of an error code.
 
-use crate::node::ioctl_prefix as prefix;
-use bytemuck::Pod;
+use bytemuck::{Pod, bytes_of, bytes_of_mut};
 use nix::errno::Errno;
 
 /// No object is below this address.
@@ -20,6 +19,23 @@ fn check(address: u64, length: usize) -> Result<(), Errno> {
     let end = address.checked_add(length as u64);
     // The upper half of the address space belongs to the kernel.
     if address < LOWEST || end.is_none_or(|end| end >= 1 << 63) { Err(Errno::EFAULT) } else { Ok(()) }
+}
+
+/// The structure at the start of `bytes`; what is missing is zero.
+pub fn prefix<T: Pod>(bytes: &[u8]) -> T {
+    let mut value = T::zeroed();
+    let target = bytes_of_mut(&mut value);
+    let length = target.len().min(bytes.len());
+    target[..length].copy_from_slice(&bytes[..length]);
+    value
+}
+
+/// Applies a function to the structure in `bytes`.
+pub fn with<T: Pod>(bytes: &mut [u8], apply: impl FnOnce(&mut T) -> Result<(), Errno>) -> Result<(), Errno> {
+    let mut value: T = prefix(bytes);
+    let result = apply(&mut value);
+    bytes.copy_from_slice(bytes_of(&value));
+    result
 }
 
 impl UserMemory {

@@ -68,11 +68,11 @@ pub unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int
     // SAFETY: `address`, and the addresses in the structure there, are the caller's.
     let user = unsafe { UserMemory::of_caller() };
     // Not inside of the simulator: what the child calls is the program's.
-    if let Some(end) = simulated(|process| forks::planned(process, fd, request)) {
+    if let Some(end) = simulated(|process| forks::planned(process.settings.fork, &process.descriptors, fd, request)) {
         forks::make(end);
     }
     // SAFETY: the caller's structure.
-    if let Some(answer) = in_child(|process| unsafe { forks::ask(process, fd, request, address) }) {
+    if let Some(answer) = in_child(|process| unsafe { forks::ask(&process.descriptors, fd, request, address) }) {
         return result(answer.map(|()| 0));
     }
     let ours = simulated(|process| match process.descriptors.get(fd)? {

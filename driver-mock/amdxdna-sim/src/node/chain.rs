@@ -1,7 +1,7 @@
 //! Reading command BOs: what EXEC_CMD was given.
 
 use super::bo::{Bo, Kind};
-use super::file::State;
+use super::handles::Handles;
 use crate::kernel::Profile;
 use aie_driver_mock::npu::array::{Command, LoadedPdi};
 use aie_hal::arch::Arch;
@@ -18,7 +18,7 @@ pub(super) struct Submission {
     pub(super) chain: Arc<Bo>,
     pub(super) arguments: Vec<Arc<Bo>>,
     /// Where the handles in a chain lead.
-    pub(super) file: Arc<Mutex<State>>,
+    pub(super) handles: Arc<Mutex<Handles>>,
     /// Whether only BOs of type CMD hold commands.
     pub(super) is_typed: bool,
 }
@@ -27,7 +27,7 @@ impl Submission {
     /// The command BO behind a handle in a chain.
     fn lookup(&self, handle: u32) -> Option<Arc<Bo>> {
         let is_command = |bo: &&Arc<Bo>| if self.is_typed { matches!(&bo.kind, Kind::Cmd) } else { bo.is_shared() };
-        self.file.lock().bo(handle).filter(is_command).cloned()
+        self.handles.lock().bo(handle).filter(is_command).cloned()
     }
 
     pub(super) fn command(&self, index: usize) -> Option<Arc<Bo>> {

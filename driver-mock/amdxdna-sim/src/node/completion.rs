@@ -1,8 +1,8 @@
 //! What the end of a job writes into its command BOs; the kernels differ in it.
 
-use super::Device;
 use super::bo::Bo;
 use super::chain::{self, Submission};
+use super::device::Device;
 use crate::kernel::{FailedChain, Overdue, Profile};
 use amdxdna_sys::ert::{opcode, state};
 use std::sync::Arc;

@@ -50,7 +50,7 @@ impl File {
             }
             _ => return Err(Errno::EINVAL),
         };
-        arguments.handle = self.state.lock().insert(bo);
+        arguments.handle = self.handles.lock().insert(bo);
         Ok(())
     }
 
@@ -122,7 +122,7 @@ impl File {
                     true => self.add_heap(memory.length() as u64, |kind| Ok(self.bo_of(kind, memory)))?,
                     false => self.bo_of(Kind::User { visible: rules.visible }, memory),
                 };
-                self.state.lock().insert(bo)
+                self.handles.lock().insert(bo)
             }
         };
         Ok(())

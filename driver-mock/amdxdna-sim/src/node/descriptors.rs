@@ -1,8 +1,9 @@
 //! The descriptors of the process that are the simulator's.
 
 use super::bo::Bo;
+use super::fence::Fence;
 use super::file::File;
-use super::syncobj::{Fence, Syncobj};
+use super::syncobj::Syncobj;
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -69,5 +70,12 @@ impl Descriptors {
             word.fetch_and(!bit, Ordering::Release);
         }
         self.open.write().remove(&fd)
+    }
+
+    /// The open files of accel nodes; one with several descriptors more than once.
+    pub fn files(&self) -> Vec<Arc<File>> {
+        let open = self.open.read();
+        let file = |open: &Open| if let Open::Accel(file) = open { Some(file.clone()) } else { None };
+        open.values().filter_map(file).collect()
     }
 }

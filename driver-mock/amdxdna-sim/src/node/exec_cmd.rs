@@ -2,9 +2,10 @@
 
 use super::bo::{Bo, Kind};
 use super::chain::Submission;
+use super::fence::Fence;
 use super::file::File;
 use super::jobs::{ContextQueue, Pending};
-use super::syncobj::{Fence, Syncobj};
+use super::syncobj::Syncobj;
 use crate::journal::Level;
 use crate::kernel::{Profile, WaitCmd};
 use nix::errno::Errno;
@@ -26,8 +27,8 @@ impl File {
         let profile = &self.device.profile;
         let (line, units, heaps, chain, arguments) = {
             let mut state = self.state.lock();
-            let chain = state.bo(command).filter(|bo| is_command(bo, profile)).ok_or(Errno::EINVAL)?.clone();
-            let bos = arguments.iter().map(|handle| state.bo(*handle).cloned().ok_or(Errno::ENOENT));
+            let chain = self.bo(command).filter(|bo| is_command(bo, profile)).ok_or(Errno::EINVAL)?;
+            let bos = arguments.iter().map(|handle| self.bo(*handle).ok_or(Errno::ENOENT));
             let bos: Vec<_> = bos.collect::<Result<_, _>>()?;
             let found = state.contexts.get_mut(&context).ok_or(Errno::EINVAL)?;
             if let Some(list) = found.configuration.take() {
@@ -54,7 +55,7 @@ impl File {
             sequence,
             chain,
             arguments,
-            file: self.state.clone(),
+            handles: self.handles.clone(),
             is_typed: profile.typed_commands,
         };
         let make = |sequence| {

@@ -1,9 +1,9 @@
 //! Running jobs: the firmware and the array.
 
-use super::Device;
 use super::bo::{Bo, Kind};
 use super::chain::{Submission, read};
 use super::completion::CompletionWriter;
+use super::device::Device;
 use super::heap::Heaps;
 use aie_device_memory::Span;
 use aie_driver_mock::npu::ContextId;

@@ -1,21 +1,22 @@
 //! One open file of the accel node: handles, device heap, contexts.
 
 use super::bo::{Bo, Kind};
+use super::device::{Device, FIRST_MAP_OFFSET};
+use super::handles::Handles;
 use super::heap::Heaps;
 use super::jobs::ContextQueue;
 use super::syncobj::Syncobj;
-use super::{Device, FIRST_MAP_OFFSET};
 use crate::journal::Level;
 use crate::memory::{self, Memory};
 use aie_driver_mock::npu::ContextId;
 use aie_driver_mock::npu::array::LoadedPdi;
 use amdxdna_sys::{AMDXDNA_INVALID_ADDR, amdxdna_drm_get_bo_info, limits};
-use bytemuck::Zeroable;
 use nix::errno::Errno;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// A context of an open file.
 #[derive(Debug)]
@@ -37,10 +38,6 @@ pub(super) struct Context {
 
 #[derive(Debug)]
 pub(super) struct State {
-    handles: BTreeMap<u32, Arc<Bo>>,
-    /// Handles that are free and below one that is not.
-    free: BTreeSet<u32>,
-    offsets: HashMap<u64, u32>,
     pub(super) heaps: Heaps,
     pub(super) contexts: BTreeMap<u32, Context>,
     /// The handle that the next context gets if it is free.
@@ -50,51 +47,37 @@ pub(super) struct State {
     pub(super) first_syncobj: u32,
 }
 
+impl Context {
+    /// Gives it back, when all that it was given has ended.
+    ///
+    /// # Errors
+    /// EINVAL when the device does not have it.
+    pub(super) fn release(self, device: &Device) -> Result<(), Errno> {
+        self.line.close(device);
+        device.journal.change(Level::Contexts, -1);
+        device.npu.destroy_context(self.npu).map_err(|_| Errno::EINVAL)
+    }
+}
+
 /// An open file. Dropping it releases everything that was made through it.
 #[derive(Debug)]
 pub struct File {
     pub(super) device: Arc<Device>,
     number: u64,
-    pub(super) state: Arc<Mutex<State>>,
+    /// Apart from the rest, as commands look handles up when they run.
+    pub(super) handles: Arc<Mutex<Handles>>,
+    pub(super) state: Mutex<State>,
 }
 
 impl State {
     fn new(device: &Device) -> Self {
         Self {
-            handles: BTreeMap::new(),
-            free: BTreeSet::new(),
-            offsets: HashMap::new(),
             heaps: Heaps::new(device),
             contexts: BTreeMap::new(),
             next_context: 1,
             syncobjs: BTreeMap::new(),
             first_syncobj: 1,
         }
-    }
-
-    pub(super) fn bo(&self, handle: u32) -> Option<&Arc<Bo>> {
-        self.handles.get(&handle)
-    }
-
-    /// Gives a BO the lowest free handle, from 1.
-    pub(super) fn insert(&mut self, bo: Arc<Bo>) -> u32 {
-        let next = self.handles.last_key_value().map_or(1, |(last, _)| last + 1);
-        let handle = self.free.pop_first().unwrap_or(next);
-        if bo.map_offset() != AMDXDNA_INVALID_ADDR {
-            self.offsets.insert(bo.map_offset(), handle);
-        }
-        self.handles.insert(handle, bo);
-        handle
-    }
-
-    fn remove(&mut self, handle: u32) -> Option<Arc<Bo>> {
-        let bo = self.handles.remove(&handle)?;
-        self.offsets.remove(&bo.map_offset());
-        // Only what is below a handle in use is a gap.
-        self.free.insert(handle);
-        let last = self.handles.last_key_value().map_or(0, |(last, _)| *last);
-        self.free.split_off(&last);
-        Some(bo)
     }
 
     pub(super) fn add_syncobj(&mut self, device: &Device, object: Arc<Syncobj>) -> u32 {
@@ -118,8 +101,8 @@ impl File {
         }
         device.journal.change(Level::Files, 1);
         let number = device.next_file.fetch_add(1, Ordering::Relaxed);
-        let state = Arc::new(Mutex::new(State::new(device)));
-        Ok(Arc::new(Self { device: device.clone(), number, state }))
+        let state = Mutex::new(State::new(device));
+        Ok(Arc::new(Self { device: device.clone(), number, handles: Arc::default(), state }))
     }
 
     pub fn device(&self) -> &Arc<Device> {
@@ -148,24 +131,23 @@ impl File {
     }
 
     pub fn gem_close(&self, handle: u32) -> Result<(), Errno> {
-        let bo = self.state.lock().remove(handle);
+        let bo = self.handles.lock().remove(handle);
         bo.map(drop).ok_or(Errno::EINVAL)
     }
 
     pub fn bo(&self, handle: u32) -> Option<Arc<Bo>> {
-        self.state.lock().bo(handle).cloned()
+        self.handles.lock().bo(handle).cloned()
     }
 
     /// Makes a handle of a BO that was exported, or finds the one there is.
     pub fn import(&self, bo: &Arc<Bo>) -> u32 {
-        let mut state = self.state.lock();
-        let known = state.handles.iter().find(|(_, found)| found.shares_memory(bo)).map(|(handle, _)| *handle);
-        if let Some(known) = known {
+        let mut handles = self.handles.lock();
+        if let Some(known) = handles.sharing(bo) {
             return known;
         }
         let shared = bo.memory().filter(|_| self.device.profile.imports_anew).and_then(|(memory, _)| memory.share());
         let bo = shared.map_or_else(|| bo.clone(), |memory| self.bo_of(Kind::Imported, memory));
-        state.insert(bo)
+        handles.insert(bo)
     }
 
     /// Makes a BO of a descriptor that another process has exported, and a handle of it.
@@ -177,7 +159,7 @@ impl File {
             return Err(Errno::EINVAL);
         }
         let bo = self.bo_of(Kind::Imported, Memory::import(fd)?);
-        Ok(self.state.lock().insert(bo))
+        Ok(self.handles.lock().insert(bo))
     }
 
     /// Finds the BO that `mmap` at an offset means.
@@ -189,8 +171,8 @@ impl File {
         if offset < FIRST_MAP_OFFSET {
             return Err(self.device.profile.low_offset);
         }
-        let state = self.state.lock();
-        let Some(bo) = state.offsets.get(&offset).and_then(|handle| state.bo(*handle)) else {
+        let handles = self.handles.lock();
+        let Some(bo) = handles.at_offset(offset) else {
             let is_in_use = self.device.offsets.lock().contains(&offset);
             return Err(if is_in_use { Errno::EACCES } else { Errno::EINVAL });
         };
@@ -199,14 +181,20 @@ impl File {
         if fits && is_shared { Ok(bo.clone()) } else { Err(Errno::EINVAL) }
     }
 
+    /// Lets all jobs end, until `deadline`.
+    pub fn drain(&self, deadline: Instant) {
+        let lines: Vec<_> = self.state.lock().contexts.values().map(|context| context.line.clone()).collect();
+        lines.iter().for_each(|line| line.drain(&self.device, Some(deadline)));
+    }
+
     pub(super) fn heap_used(&self) -> usize {
         self.state.lock().heaps.used()
     }
 
     /// Bytes of all BOs with memory of their own, and of those that are no user's data.
     pub(super) fn bo_usage(&self) -> (usize, usize) {
-        let state = self.state.lock();
-        let own = state.handles.values().filter(|bo| !matches!(&bo.kind, Kind::Dev { .. }));
+        let handles = self.handles.lock();
+        let own = handles.bos().filter(|bo| !matches!(&bo.kind, Kind::Dev { .. }));
         own.fold((0, 0), |(total, internal), bo| {
             let inside = if matches!(&bo.kind, Kind::Heap { .. } | Kind::Cmd) { bo.length() } else { 0 };
             (total + bo.length(), internal + inside)
@@ -223,17 +211,8 @@ impl Drop for File {
         self.device.journal.change(Level::Syncobjs, -(syncobjs.len() as i64));
         for context in contexts.into_values() {
             // A context that is in the table exists; an error could not be returned anyway.
-            let _ = self.release_hwctx(context);
+            let _ = context.release(&self.device);
         }
         self.device.journal.change(Level::Files, -1);
     }
-}
-
-/// The structure at the start of `bytes`; what is missing is zero.
-pub(crate) fn prefix<T: Zeroable + bytemuck::Pod>(bytes: &[u8]) -> T {
-    let mut value = T::zeroed();
-    let target = bytemuck::bytes_of_mut(&mut value);
-    let length = target.len().min(bytes.len());
-    target[..length].copy_from_slice(&bytes[..length]);
-    value
 }

@@ -2,18 +2,14 @@
 //!
 //! Numbers that the arch files do not have (versions, the size of a column's status, event registers) are plausible ones.
 
-use super::file::{Context, File, State, prefix};
+use super::file::{Context, File, State};
 use crate::kernel::Queries;
+use crate::user_access::prefix;
 use aie_hal::arch::{Arch, Tile};
 use amdxdna_sys::*;
 use bytemuck::{Zeroable, bytes_of};
 use nix::errno::Errno;
 use std::sync::atomic::Ordering;
-
-/// Firmware of a device in order: of the versions AMD ships with Linux.
-pub(crate) fn default_firmware(arch: &Arch) -> [u32; 4] {
-    if arch.dev_gen == 3 { [1, 5, 5, 391] } else { [1, 1, 2, 65] }
-}
 
 /// Columns of the array. On aie2 there is one more than contexts can use, because the first has no shim DMA.
 fn columns(arch: &Arch) -> u16 {

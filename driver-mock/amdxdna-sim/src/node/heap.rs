@@ -3,17 +3,14 @@
 //! Parts start at multiples of 32 KiB, because the firmware takes PDI addresses in that unit; so 64 MiB hold 2,048 BOs at most,
 //! however small.
 
-use super::Device;
 use super::bo::{Bo, Kind};
+use super::device::Device;
 use aie_driver_mock::npu::HeapAllocator;
 use amdxdna_sys::limits::{DEV_BO_ALIGNMENT, DEV_MEM_SIZE, PAGE};
 use nix::errno::Errno;
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// Bytes of all heaps of a file, where there can be several (`npu4_regs.c`, `dev_heap_max_size`).
-pub(super) const HEAPS_BYTES: usize = 512 << 20;
 
 /// The heaps of a file, in the order of their device addresses.
 #[derive(Debug, Clone)]

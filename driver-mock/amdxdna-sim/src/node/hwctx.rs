@@ -1,10 +1,12 @@
 //! Hardware contexts: CREATE_HWCTX, CONFIG_HWCTX, DESTROY_HWCTX.
 
 use super::bo::{Bo, Kind};
-use super::file::{Context, File, State, prefix};
+use super::file::{Context, File, State};
+use super::jobs::ContextQueue;
 use super::syncobj::Syncobj;
 use crate::journal::Level;
 use crate::kernel::Queries;
+use crate::user_access::prefix;
 use aie_driver_mock::npu::array::LoadedPdi;
 use aie_hal::artifact::Digest;
 use amdxdna_sys::{
@@ -70,7 +72,7 @@ impl File {
             units: None,
             _chain_buffers: chain_buffers,
             configuration: None,
-            line: self.device.new_line(npu, timeline.as_ref()),
+            line: ContextQueue::new(&self.device, npu, timeline.as_ref()),
             _timeline: timeline.clone(),
         };
         let syncobj = timeline.map(|timeline| state.add_syncobj(&self.device, timeline));
@@ -122,7 +124,7 @@ impl File {
             return Err(Errno::EINVAL);
         }
         let units: Vec<LoadedPdi> =
-            configs.iter().map(|config| self.pdi(state.bo(config.cu_bo))).collect::<Result<_, _>>()?;
+            configs.iter().map(|config| self.pdi(self.bo(config.cu_bo))).collect::<Result<_, _>>()?;
         let digests: Vec<Digest> = units.iter().map(|unit| unit.digest).collect();
         let context = state.contexts.get_mut(&handle).ok_or(Errno::EINVAL)?;
         self.device.npu.configure_context(context.npu, &digests).map_err(|_| Errno::EINVAL)?;
@@ -130,7 +132,7 @@ impl File {
         Ok(())
     }
 
-    fn pdi(&self, bo: Option<&Arc<Bo>>) -> Result<LoadedPdi, Errno> {
+    fn pdi(&self, bo: Option<Arc<Bo>>) -> Result<LoadedPdi, Errno> {
         let bo = bo.filter(|bo| matches!(&bo.kind, Kind::Dev { .. })).ok_or(Errno::EINVAL)?;
         let (memory, start) = bo.memory().ok_or(Errno::EINVAL)?;
         let head = memory.copy(start, LoadedPdi::HEADER.min(bo.length())).ok_or(Errno::EINVAL)?;
@@ -142,12 +144,6 @@ impl File {
     /// DESTROY_HWCTX. What the context still runs is ended by the watchdog first.
     pub fn destroy_hwctx(&self, handle: u32) -> Result<(), Errno> {
         let context = self.state.lock().contexts.remove(&handle).ok_or(Errno::EINVAL)?;
-        self.release_hwctx(context)
-    }
-
-    pub(super) fn release_hwctx(&self, context: Context) -> Result<(), Errno> {
-        context.line.close(&self.device);
-        self.device.journal.change(Level::Contexts, -1);
-        self.device.npu.destroy_context(context.npu).map_err(|_| Errno::EINVAL)
+        context.release(&self.device)
     }
 }

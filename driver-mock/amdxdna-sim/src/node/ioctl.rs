@@ -4,12 +4,11 @@
 //! kernel's is filled up with zeros, and of the result as much is copied back as the caller has room for, on errors too.
 
 use super::descriptors::{Descriptors, Open};
-use super::file::{File, prefix};
+use super::file::File;
 use super::syncobj_ioctl;
-use crate::call_fields;
+use crate::call_fields::{self, call};
 use crate::kernel::{Queries, WaitCmd};
-use crate::user_access::UserMemory;
-use amdxdna_sys::layout::{self, Ioctl};
+use crate::user_access::{UserMemory, prefix, with};
 use amdxdna_sys::*;
 use bytemuck::bytes_of;
 use nix::errno::Errno;
@@ -23,10 +22,6 @@ const UPDATE_DRAW: u32 = 0x3f;
 /// Bytes of `amdxdna_qos_info`, and where the priority is in it.
 const QOS_BYTES: usize = 24;
 const QOS_PRIORITY: usize = 20;
-
-pub fn call(code: RequestCode) -> Option<&'static Ioctl> {
-    layout::ioctls().find(|call| call.code.number() == code.number())
-}
 
 /// Whether the kernel of `file` knows a call at all.
 fn exists(file: &File, name: &str) -> Result<(), Errno> {
@@ -79,17 +74,6 @@ pub fn ioctl(
         result
     });
     device.journal.leave(call.name, || call_fields::line(file.number(), call.name, seen.as_ref(), &result), &result);
-    result
-}
-
-/// Applies a function to the structure in `bytes`.
-pub(super) fn with<T: bytemuck::Pod>(
-    bytes: &mut [u8],
-    apply: impl FnOnce(&mut T) -> Result<(), Errno>,
-) -> Result<(), Errno> {
-    let mut value: T = prefix(bytes);
-    let result = apply(&mut value);
-    bytes.copy_from_slice(bytes_of(&value));
     result
 }
 

@@ -1,7 +1,8 @@
 //! Jobs behind the caller: what was submitted and has not completed.
 //!
-//! EXEC_CMD puts a job into the [`ContextQueue`] of its context and returns. The array of a device is a thread that takes jobs in the order
-//! in which they were submitted. A context can have four jobs that have not completed; who submits a fifth waits for the first.
+//! EXEC_CMD puts a job into the [`ContextQueue`] of its context and returns. The array of a device is a thread
+//! ([`Worker`](super::worker::Worker)) that takes jobs in the order in which they were submitted. A context can have four jobs
+//! that have not completed; who submits a fifth waits for the first.
 //!
 //! # Time
 //! Work is as fast as the host does it, and costs device time by the model of [`aie_driver_mock::npu`]. A job is seen completed when
@@ -10,75 +11,22 @@
 //! context, not the others. A wait that is shorter than what is left of the kernel's time limit passes its time and is too short; a
 //! longer one passes the limit, after which the job has ended as the kernel ends it, and the jobs behind it are cancelled.
 
-use super::Device;
 use super::chain::Submission;
 use super::completion::CompletionWriter;
+use super::device::Device;
 use super::execution::JobResult;
-use super::syncobj::{Fence, Syncobj};
+use super::fence::{Fence, JobQueue, JobStatus};
+use super::syncobj::Syncobj;
 use super::wakeup;
+use crate::reentry::spawn;
 use aie_driver_mock::npu::ContextId;
 use amdxdna_sys::limits::QUEUED_JOBS;
 use nix::errno::Errno;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-
-/// The jobs of a device, in order: each entry is the first job of a line that has not begun.
-#[derive(Debug, Default)]
-pub(super) struct Queue {
-    state: Mutex<Order>,
-    wake: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Order {
-    lines: VecDeque<Arc<ContextQueue>>,
-    has_worker: bool,
-    stopped: bool,
-}
-
-impl Queue {
-    fn push(self: &Arc<Self>, device: &Arc<Device>, line: Arc<ContextQueue>) -> Result<(), Errno> {
-        let mut order = self.state.lock();
-        order.lines.push_back(line);
-        if !order.has_worker {
-            let (queue, device) = (self.clone(), Arc::downgrade(device));
-            crate::process::spawn("amdxdna-sim", move || queue.work(&device)).map_err(|_| Errno::ENOMEM)?;
-            order.has_worker = true;
-        }
-        self.wake.notify_one();
-        Ok(())
-    }
-
-    fn work(&self, device: &Weak<Device>) {
-        loop {
-            let line = {
-                let mut order = self.state.lock();
-                loop {
-                    if order.stopped {
-                        return;
-                    }
-                    match order.lines.pop_front() {
-                        Some(line) => break line,
-                        None => self.wake.wait(&mut order),
-                    }
-                }
-            };
-            let Some(device) = device.upgrade() else { return };
-            line.run_first(&device);
-        }
-    }
-
-    /// Ends the thread, after the job that it is at.
-    pub(super) fn stop(&self) {
-        let mut order = self.state.lock();
-        order.stopped = true;
-        order.lines.clear();
-        self.wake.notify_all();
-    }
-}
 
 /// How often a thread that waits for fences polls the clock.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -133,15 +81,6 @@ struct Jobs {
     watched: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum JobStatus {
-    Completed,
-    /// It waits for the array, or the array is at it.
-    Underway,
-    /// Its device time has not passed.
-    Late,
-}
-
 #[derive(Debug)]
 pub struct ContextQueue {
     npu: ContextId,
@@ -188,9 +127,19 @@ impl ContextQueue {
             timeline.add_point(sequence, Fence::Job(self.clone(), sequence));
         }
         drop(jobs);
-        device.queue.push(device, self.clone())?;
+        self.push(device)?;
         wakeup::notify();
         Ok(sequence)
+    }
+
+    /// Lets the array run the first job when it has come so far.
+    fn push(self: &Arc<Self>, device: &Arc<Device>) -> Result<(), Errno> {
+        let (line, device_of) = (self.clone(), Arc::downgrade(device));
+        device.worker.push(move || {
+            if let Some(device) = device_of.upgrade() {
+                line.run_first(&device);
+            }
+        })
     }
 
     /// What the first job waits for. Checked by the caller without the lock, as fences have locks.
@@ -223,10 +172,10 @@ impl ContextQueue {
             };
             // The array has checked them without result.
             for _ in 0..waiting {
-                let _ = device.queue.push(&device, line.clone());
+                let _ = line.push(&device);
             }
         };
-        let _ = crate::process::spawn("amdxdna-sim-wait", watch);
+        let _ = spawn("amdxdna-sim-wait", watch);
     }
 
     fn run_first(self: &Arc<Self>, device: &Arc<Device>) {
@@ -324,32 +273,6 @@ impl ContextQueue {
         jobs.watched = false;
     }
 
-    /// How far a job is, after up to `ns` of device time more.
-    pub(super) fn standing(&self, sequence: u64, ns: u64) -> JobStatus {
-        let Some(device) = self.device.upgrade() else { return JobStatus::Completed };
-        let mut jobs = self.jobs.lock();
-        if jobs.stuck.as_ref().is_some_and(|stuck| stuck.job.sequence <= sequence) {
-            self.advance_time(&device, &mut jobs, ns);
-            if jobs.stuck.is_some() {
-                return JobStatus::Late;
-            }
-        }
-        if sequence >= jobs.ended {
-            return JobStatus::Underway;
-        }
-        if sequence + 1 == jobs.ended
-            && let Some(late) = jobs.late
-        {
-            let left = late.now();
-            if left > ns {
-                jobs.late = Some(RemainingTime::new(left - ns));
-                return JobStatus::Late;
-            }
-            jobs.late = None;
-        }
-        JobStatus::Completed
-    }
-
     /// Waits for a job, `timeout` milliseconds of device time or, with 0, forever.
     /// Fails with EINVAL for a sequence number that was not given out, or ETIME.
     pub(super) fn wait(&self, sequence: u64, timeout: u32) -> Result<(), Errno> {
@@ -403,5 +326,32 @@ impl ContextQueue {
                 return;
             }
         }
+    }
+}
+
+impl JobQueue for ContextQueue {
+    fn standing(&self, sequence: u64, ns: u64) -> JobStatus {
+        let Some(device) = self.device.upgrade() else { return JobStatus::Completed };
+        let mut jobs = self.jobs.lock();
+        if jobs.stuck.as_ref().is_some_and(|stuck| stuck.job.sequence <= sequence) {
+            self.advance_time(&device, &mut jobs, ns);
+            if jobs.stuck.is_some() {
+                return JobStatus::Late;
+            }
+        }
+        if sequence >= jobs.ended {
+            return JobStatus::Underway;
+        }
+        if sequence + 1 == jobs.ended
+            && let Some(late) = jobs.late
+        {
+            let left = late.now();
+            if left > ns {
+                jobs.late = Some(RemainingTime::new(left - ns));
+                return JobStatus::Late;
+            }
+            jobs.late = None;
+        }
+        JobStatus::Completed
     }
 }

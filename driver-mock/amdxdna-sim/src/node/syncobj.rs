@@ -4,7 +4,7 @@
 //! is here follows `drivers/gpu/drm/drm_syncobj.c` of Linux 7.2, which has not changed in this respect since 6.14. So point 0 of a
 //! timeline stands for everything that was submitted so far: the first job of a context has that point.
 
-use super::jobs::{ContextQueue, JobStatus};
+use super::fence::{Fence, JobStatus};
 use super::wakeup;
 use amdxdna_sys::{
     DRM_SYNCOBJ_WAIT_FLAGS_WAIT_ALL, DRM_SYNCOBJ_WAIT_FLAGS_WAIT_AVAILABLE, DRM_SYNCOBJ_WAIT_FLAGS_WAIT_FOR_SUBMIT,
@@ -18,40 +18,6 @@ use std::time::{Duration, Instant};
 
 /// How long a point that nothing has yet is waited for (`DRM_SYNCOBJ_WAIT_FOR_SUBMIT_TIMEOUT`).
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// What is signalled once.
-#[derive(Debug, Clone)]
-pub enum Fence {
-    Signaled,
-    Job(Arc<ContextQueue>, u64),
-    /// When all of these are signalled.
-    All(Vec<Fence>),
-}
-
-impl Fence {
-    /// How far it is, after up to `ns` of device time more.
-    fn standing(&self, ns: u64) -> JobStatus {
-        match self {
-            Self::Signaled => JobStatus::Completed,
-            Self::Job(line, sequence) => line.standing(*sequence, ns),
-            Self::All(fences) => {
-                let standings: Vec<_> = fences.iter().map(|fence| fence.standing(ns)).collect();
-                let is = |standing| standings.contains(&standing);
-                if is(JobStatus::Underway) {
-                    JobStatus::Underway
-                } else if is(JobStatus::Late) {
-                    JobStatus::Late
-                } else {
-                    JobStatus::Completed
-                }
-            }
-        }
-    }
-
-    pub(super) fn is_signaled(&self) -> bool {
-        self.standing(0) == JobStatus::Completed
-    }
-}
 
 #[derive(Debug, Default)]
 struct State {

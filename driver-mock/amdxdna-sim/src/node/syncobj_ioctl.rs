@@ -1,10 +1,10 @@
 //! Ioctls of the DRM core on synchronisation objects.
 
 use super::descriptors::{Descriptors, Open};
+use super::fence::Fence;
 use super::file::File;
-use super::ioctl::with;
-use super::syncobj::{Fence, Syncobj, Wait};
-use crate::user_access::UserMemory;
+use super::syncobj::{Syncobj, Wait};
+use crate::user_access::{UserMemory, with};
 use amdxdna_sys::*;
 use nix::errno::Errno;
 use std::sync::Arc;

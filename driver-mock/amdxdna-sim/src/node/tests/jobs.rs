@@ -86,7 +86,7 @@ fn the_node_settles_at_the_end() {
         let chain = rig.chain(&[rig.command(0, instructions, 0, 64, 4)]);
         rig.file.exec_cmd(context, chain, &[rig.data]).unwrap();
     }
-    rig.device.drain(Instant::now() + Duration::from_secs(10));
+    rig.file.drain(Instant::now() + Duration::from_secs(10));
     let lines: Vec<_> = rig.file.state.lock().contexts.values().map(|context| context.line.clone()).collect();
     assert!(lines.iter().all(|line| line.counts() == (1, 1)));
 }

@@ -84,7 +84,7 @@ fn npu1_has_one_heap_its_own_columns_and_no_health() {
         sequence: 0,
         chain: bos[0].clone(),
         arguments: Vec::new(),
-        file: file.state.clone(),
+        handles: file.handles.clone(),
         is_typed: false,
     };
     assert!(std::sync::Arc::ptr_eq(&submission.command(0).unwrap(), &bos[1]));
@@ -132,7 +132,7 @@ fn the_kernel_does_not_look_into_memory_of_the_caller() {
     let rig = newest();
     let (context, _) = rig.ready("add 1");
     let bo = rig.file.bo_of(Kind::User { visible: false }, Memory::create(PAGE).unwrap());
-    let command = rig.file.state.lock().insert(bo);
+    let command = rig.file.handles.lock().insert(bo);
     rig.ended(context, rig.file.exec_cmd(context, command, &[]).unwrap());
     assert!(rig.messages().contains("the command BO cannot be read"), "{}", rig.messages());
 }

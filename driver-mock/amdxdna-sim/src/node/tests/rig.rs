@@ -232,7 +232,7 @@ impl Rig {
     }
 
     pub(super) fn messages(&self) -> String {
-        self.device.journal.report(&[])["messages"].to_string()
+        self.device.journal.report(Vec::new())["messages"].to_string()
     }
 
     /// A configured context with the PDI `text`, and the instructions.
