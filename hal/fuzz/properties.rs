@@ -235,7 +235,7 @@ fn streams() -> Vec<(&'static str, InstructionWriter)> {
         repeat: 0,
         token,
     };
-    let header = Header::aie2p(1);
+    let header = Header { generation: 4, rows: 6, columns: 1, mem_tile_rows: 1 };
     let mut design = InstructionWriter::new(header);
     let input = transfer(Direction::MemoryToStream, 0, 0, false);
     let output = transfer(Direction::StreamToMemory, 1, 1, true);
@@ -262,7 +262,7 @@ fn streams() -> Vec<(&'static str, InstructionWriter)> {
         ("polls", polls),
         ("custom", custom),
         ("patches", many),
-        ("aie2-array", InstructionWriter::new(Header::aie2(4))),
+        ("aie2-array", InstructionWriter::new(Header { generation: 3, rows: 6, columns: 4, mem_tile_rows: 1 })),
     ]
 }
 

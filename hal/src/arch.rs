@@ -12,6 +12,7 @@ pub use firmware::FirmwareVersion;
 pub use registry::{ArchError, ArchRegistry};
 
 use crate::format::extent::Traffic;
+use crate::format::instructions::Header;
 use serde::{Deserialize, Serialize};
 
 /// DMA engine, buffer descriptors and locks of one kind of tile.
@@ -282,4 +283,26 @@ pub struct Arch {
     pub mmul: Vec<Mmul>,
     /// Products.
     pub pci: Vec<PciId>,
+}
+
+impl Arch {
+    /// What an instruction stream says about a partition of `columns` columns.
+    #[must_use]
+    pub fn stream_header(&self, columns: usize) -> Header {
+        // Arch files are checked, and there are five bits for a row in an address.
+        let small = |value: usize| u8::try_from(value).unwrap_or(u8::MAX);
+        Header {
+            generation: self.dev_gen,
+            rows: small(self.array.rows),
+            columns: small(columns),
+            mem_tile_rows: small(self.array.mem_rows),
+        }
+    }
+
+    /// The largest burst of a shim's descriptors, as their field has it.
+    #[must_use]
+    pub fn shim_burst(&self) -> u32 {
+        // Powers of two from 64 bytes on: arch files with others are rejected.
+        (self.shim_burst_bytes / 64).max(1).ilog2()
+    }
 }

@@ -362,8 +362,8 @@ impl fmt::Debug for KernelArtifact {
 /// A kernel that uses the arguments with these indices, for tests of this crate. Its name is also what its PDI describes.
 #[cfg(test)]
 pub(crate) fn example(arch: &str, name: &str, arguments: impl IntoIterator<Item = u16>) -> KernelArtifact {
-    use crate::format::instructions::{Header, Instruction, InstructionWriter};
-    let header = if arch == "aie2" { Header::aie2(1) } else { Header::aie2p(1) };
+    use crate::format::instructions::{Instruction, InstructionWriter};
+    let header = crate::ArchRegistry::builtin().get(arch).unwrap().stream_header(1);
     let mut writer = InstructionWriter::new(header);
     for argument in arguments {
         writer.push(&Instruction::AddressPatch { register: 0x1_D004, argument, offset: 0 });
@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn completion_tokens_are_noticed() {
-        let mut writer = InstructionWriter::new(Header::aie2(1));
+        let mut writer = InstructionWriter::new(Header { generation: 3, rows: 6, columns: 1, mem_tile_rows: 1 });
         let direction = Direction::StreamToMemory;
         writer.push(&Instruction::Sync { direction, column: 0, row: 0, columns: 1, rows: 1, channel: 0 });
         let pdi = example("aie2", "add", []).pdi;

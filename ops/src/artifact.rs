@@ -15,7 +15,7 @@ use crate::operation::{Operation, Unsupported};
 use crate::table;
 use aie_hal::format::bd::ShimBd;
 use aie_hal::format::dma_channel::Direction;
-use aie_hal::format::instructions::{Header, InstructionWriter, Transfer};
+use aie_hal::format::instructions::{InstructionWriter, Transfer};
 use aie_hal::format::pdi::Pdi;
 use aie_hal::format::reference;
 use aie_hal::{Arch, KernelArtifact};
@@ -24,9 +24,6 @@ use std::error::Error;
 
 /// Version of [`Description`]. Readers accept this one only.
 const VERSION: u32 = 3;
-
-/// The first device generation whose shim DMA has bursts of 512 bytes (aie2p); before it 256 is the largest.
-const FIRST_WITH_LONG_BURSTS: u8 = 4;
 
 /// What a reference artifact says of its kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,13 +102,8 @@ fn format_error(error: impl Error + Send + Sync + 'static) -> BuildError {
 /// Moves every source in and the outputs out, each with one buffer descriptor, and waits for the outputs.
 fn instructions(kernel: &str, node: &Node, arch: &Arch) -> Result<Vec<u8>, BuildError> {
     let small = |value: usize| u8::try_from(value).unwrap_or(u8::MAX);
-    let mut writer = InstructionWriter::new(Header {
-        generation: arch.dev_gen,
-        rows: small(arch.array.rows),
-        columns: small(arch.array.columns),
-        mem_tile_rows: small(arch.array.mem_rows),
-    });
-    let burst = if arch.dev_gen >= FIRST_WITH_LONG_BURSTS { 3 } else { 2 };
+    let mut writer = InstructionWriter::new(arch.stream_header(arch.array.columns));
+    let burst = arch.shim_burst();
     let columns = arch.array.columns.max(1);
     let inputs = node.inputs().count();
     let mut next_descriptor = vec![0u8; columns];

@@ -146,7 +146,7 @@ mod tests {
 
     /// A kernel that moves `words` words of an argument from a byte on, each as given.
     fn kernel(transfers: &[(u16, Direction, u64, u32)]) -> KernelArtifact {
-        let mut writer = InstructionWriter::new(Header::aie2p(1));
+        let mut writer = InstructionWriter::new(Header { generation: 4, rows: 6, columns: 1, mem_tile_rows: 1 });
         for &(argument, direction, offset, words) in transfers {
             let transfer = Transfer {
                 column: 0,
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_determined_is_not_rejected() {
-        let mut writer = InstructionWriter::new(Header::aie2p(1));
+        let mut writer = InstructionWriter::new(Header { generation: 4, rows: 6, columns: 1, mem_tile_rows: 1 });
         writer.custom(0xC8, &[]);
         let kernel = kernel(&[]);
         let kernel = KernelArtifact::new("k", "aie2p", 4, kernel.pdi(), writer.finish().unwrap()).unwrap();

@@ -18,7 +18,7 @@
 //!
 //! | variable | meaning | default |
 //! |---|---|---|
-//! | `AMDXDNA_SIM_DEVICES` | comma list of `ARCH` or `ARCH@PCIADDRESS`; the place in the list is N of `/dev/accel/accelN`. `host`: nothing is simulated, see `host` | `aie2p` |
+//! | `AMDXDNA_SIM_DEVICES` | comma list of `ARCH` or `ARCH@PCIADDRESS`, of built-in generations and those of `AIE_HAL_ARCH_PATH`; the place in the list is N of `/dev/accel/accelN`. `host`: nothing is simulated, see `host` | `aie2p` |
 //! | `AMDXDNA_SIM_KERNEL` | which kernel the node behaves like: `legacy`, `6.14`, `6.18` or `7.2`, see `kernel` | `6.18` |
 //! | `AMDXDNA_SIM_MACHINE` | comma list of defects, see below | none |
 //! | `AMDXDNA_SIM_FAULTS` | planned failures, see `faults` | none |
@@ -89,6 +89,7 @@ mod kfd_calls;
 mod libc_functions;
 mod memory;
 mod node;
+mod npu_model;
 mod planned_fork;
 mod process;
 mod reentry;

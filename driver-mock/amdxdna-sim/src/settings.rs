@@ -2,8 +2,10 @@
 
 use crate::faults::{self, FaultPlan};
 use crate::kernel::{KernelVersion, Profile, WaitCmd};
+use crate::npu_model::NpuModel;
 use crate::planned_fork::Fork;
 use aie_hal::arch::{Arch, ArchRegistry};
+use aie_hal::settings::AIE_HAL_ARCH_PATH;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -76,6 +78,7 @@ impl Machine {
 #[derive(Debug, Clone)]
 pub struct DeviceSettings {
     pub arch: Arc<Arch>,
+    pub model: &'static NpuModel,
     pub address: String,
 }
 
@@ -118,6 +121,7 @@ impl Settings {
         let get = |name: &str| variable(&format!("AMDXDNA_SIM_{name}")).filter(|value| !value.is_empty());
         let wrong = |name, reason| SettingsError::Value { name, reason };
         let devices = get("DEVICES").unwrap_or_else(|| "aie2p".into());
+        let paths = variable(AIE_HAL_ARCH_PATH.name).unwrap_or_default();
         let host = devices == HOST;
         if host && let Some(name) = ["KERNEL", "MACHINE"].into_iter().find(|name| get(name).is_some()) {
             let why = format!("the devices are the host's, with its own kernel; leave out AMDXDNA_SIM_{name}");
@@ -137,7 +141,7 @@ impl Settings {
         Ok(Self {
             devices: match host {
                 true => Vec::new(),
-                false => read_devices(&devices).map_err(|why| wrong("DEVICES", why))?,
+                false => read_devices(&devices, &paths).map_err(|why| wrong("DEVICES", why))?,
             },
             host,
             kernel,
@@ -181,13 +185,19 @@ fn read_kernel(name: &str) -> Result<KernelVersion, String> {
     KernelVersion::by_name(name).ok_or_else(|| format!("unknown kernel `{name}`; available: {}", known()))
 }
 
-fn read_devices(text: &str) -> Result<Vec<DeviceSettings>, String> {
-    let registry = ArchRegistry::builtin();
+/// Reads the list of devices; `paths` names directories of further generations.
+fn read_devices(text: &str, paths: &str) -> Result<Vec<DeviceSettings>, String> {
+    let paths = std::env::split_paths(paths).filter(|path| !path.as_os_str().is_empty());
+    let (registry, problems) = ArchRegistry::load(paths);
+    let unknown = |name: &str| {
+        let problems: String = problems.iter().map(|problem| format!("; {problem}")).collect();
+        format!("unknown generation `{name}`; available: {}{problems}", registry.names().collect::<Vec<_>>().join(", "))
+    };
     let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
     let mut devices: Vec<DeviceSettings> = Vec::new();
     for (index, entry) in entries.enumerate() {
         let (name, address) = entry.split_once('@').map_or((entry, None), |(name, address)| (name, Some(address)));
-        let arch = registry.get(name).ok_or_else(|| format!("unknown generation `{name}`; available: aie2, aie2p"))?;
+        let arch = registry.get(name).ok_or_else(|| unknown(name))?;
         let address = address.map_or_else(|| format!("0000:{:02x}:00.1", 0xc5 + index), str::to_owned);
         if !is_pci_address(&address) {
             return Err(format!("`{address}` is not a PCI address such as 0000:c5:00.1"));
@@ -195,7 +205,7 @@ fn read_devices(text: &str) -> Result<Vec<DeviceSettings>, String> {
         if devices.iter().any(|device| device.address == address) {
             return Err(format!("two devices have the PCI address {address}"));
         }
-        devices.push(DeviceSettings { arch: arch.clone(), address });
+        devices.push(DeviceSettings { model: NpuModel::of(&arch)?, arch, address });
     }
     if devices.len() > 32 {
         return Err(format!("{} devices, at most 32 are possible", devices.len()));
@@ -305,6 +315,28 @@ mod tests {
         };
         assert_eq!(settings.machine, expected);
         assert!(settings.log);
+    }
+
+    #[test]
+    fn generations_of_the_search_path_are_simulated() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut arch = (*ArchRegistry::builtin().get("aie2p").unwrap()).clone();
+        (arch.name, arch.array.columns, arch.pci) = ("four".into(), 4, Vec::new());
+        let read = |arch: &Arch| {
+            std::fs::write(folder.path().join("four.toml"), toml::to_string(arch).unwrap()).unwrap();
+            Settings::read(|name| match name {
+                "AMDXDNA_SIM_DEVICES" => Some("four".into()),
+                "AIE_HAL_ARCH_PATH" => folder.path().to_str().map(str::to_owned),
+                _ => None,
+            })
+        };
+        assert_eq!(read(&arch).unwrap().devices[0].arch.array.columns, 4);
+        arch.dev_gen = 9;
+        let error = read(&arch).unwrap_err().to_string();
+        assert!(error.contains("generation `four` has `dev_gen` 9"), "{error}");
+        arch.name = "Four".into();
+        let error = read(&arch).unwrap_err().to_string();
+        assert!(error.contains("unknown generation `four`; available: aie2, aie2p; arch file"), "{error}");
     }
 
     #[test]

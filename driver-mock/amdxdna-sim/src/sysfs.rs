@@ -164,9 +164,9 @@ impl Tree {
         let product = arch.pci.first();
         let own = product.map_or((0, 0), |id| (id.device, id.revision.unwrap_or(0)));
         let (id, revision) = machine.pci.unwrap_or(own);
-        let firmware = machine.firmware.unwrap_or_else(|| crate::node::default_firmware(arch));
-        let name =
-            if arch.dev_gen == 3 { "NPU Phoenix".into() } else { format!("NPU {}", product.map_or("", |id| &id.name)) };
+        let firmware = machine.firmware.unwrap_or(device.model.firmware);
+        let title = device.model.product.or(product.map(|id| id.name.as_str())).unwrap_or_default();
+        let name = format!("NPU {title}");
         let address = &device.address;
         let below = format!("{BRIDGE}/{address}");
         let folder = format!("sys/{below}");

@@ -169,7 +169,7 @@ const END: Instruction<'_> =
     Instruction::Sync { direction: Direction::StreamToMemory, column: 0, row: 0, columns: 1, rows: 1, channel: 0 };
 
 fn execute(array: &mut Array, host: &mut Host, operations: &[Instruction<'_>]) -> Timing {
-    let mut writer = InstructionWriter::new(Header::aie2(1));
+    let mut writer = InstructionWriter::new(Header { generation: 3, rows: 6, columns: 1, mem_tile_rows: 1 });
     for operation in operations {
         writer.push(operation);
     }

@@ -148,7 +148,7 @@ impl Firmware {
         id: u32,
         space: &AddressSpace,
     ) -> Result<Reply, (u32, String)> {
-        let Settings { model, arch, .. } = &self.settings;
+        let Settings { model, .. } = &self.settings;
         Ok(Reply::Now(match kind.name {
             "CREATE_CONTEXT" => return self.create_context(request),
             "DESTROY_CONTEXT" => {
@@ -182,7 +182,7 @@ impl Firmware {
                 kind.success(&[&bytes_of(&[major, minor])])
             }
             "QUERY_AIE_VERSION" => {
-                let [major, minor] = array_version(arch.dev_gen);
+                let [major, minor] = model.array_version;
                 kind.success(&[&major.to_le_bytes(), &minor.to_le_bytes()])
             }
             "QUERY_AIE_TILE_INFO" => {
@@ -228,7 +228,7 @@ impl Firmware {
     /// Version of the array, columns and rows, then for core, memory and shim tiles: rows, first rows, DMA channels, locks, events.
     fn tiles(&self) -> [u16; 20] {
         let Settings { model, arch, .. } = &self.settings;
-        let ([major, minor], array) = (array_version(arch.dev_gen), &arch.array);
+        let ([major, minor], array) = (model.array_version, &arch.array);
         let (mem_rows, core_rows) = (array.mem_rows as u16, array.core_rows as u16);
         let channels = |tile: &Tile| tile.dma.s2mm as u16;
         let locks = |tile: &Tile| tile.dma.locks as u16;
@@ -379,11 +379,6 @@ impl Firmware {
 
 fn unknown(channel: usize) -> (u32, String) {
     (status::INVALID_PARAMETER, format!("there is no context {channel}"))
-}
-
-/// As the simulated kernel device has it: plausible numbers, for no public source has them.
-fn array_version(dev_gen: u8) -> [u16; 2] {
-    [2, u16::from(dev_gen != 3)]
 }
 
 fn units(request: Request<'_>, heap: &Heap, space: &AddressSpace) -> Result<Vec<LoadedPdi>, OutOfReach> {

@@ -140,6 +140,10 @@ pub struct Model {
     pub layout: &'static Layout,
     /// Columns before the first that contexts can have.
     pub first_column: u16,
+    /// Version of the array: a plausible one, for no public source has it.
+    pub array_version: [u16; 2],
+    /// Protocol from which on the firmware takes CHAIN_EXEC_NPU, as the kernel driver's tables have it (`npu1_regs.c`, `npu4_regs.c`).
+    pub npu_commands: Protocol,
     /// Protocol of the mailbox unless another is requested: the newest that its kernel driver knows.
     pub protocol: Protocol,
     /// Version of the firmware: of those AMD ships with Linux.
@@ -156,6 +160,8 @@ const STRIX: Model = Model {
     arch: "aie2p",
     layout: &NPU4,
     first_column: 0,
+    array_version: [2, 1],
+    npu_commands: (6, 15),
     protocol: (7, 0),
     firmware: [1, 1, 2, 65],
     device_revision: 1,
@@ -171,6 +177,8 @@ pub static MODELS: [Model; 4] = [
         arch: "aie2",
         layout: &NPU1,
         first_column: 1,
+        array_version: [2, 0],
+        npu_commands: (5, 8),
         protocol: (5, 8),
         firmware: [1, 5, 5, 391],
         device_revision: 0,

@@ -48,10 +48,9 @@ impl Settings {
         parts.ok_or_else(|| ProtocolError(text.to_owned()))
     }
 
-    /// Whether the firmware takes CHAIN_EXEC_NPU, as the kernel driver's tables have it (`npu1_regs.c`, `npu4_regs.c`).
+    /// Whether the firmware takes CHAIN_EXEC_NPU.
     pub fn has_npu_commands(&self) -> bool {
-        let first = if self.model.protocol.0 == 5 { (5, 8) } else { (6, 15) };
-        self.protocol >= first
+        self.protocol >= self.model.npu_commands
     }
 }
 

@@ -23,8 +23,9 @@ use aie_driver_xdna::agent::{
     AT_EXIT_LIMIT, Agent, AgentError, AgentInfo, AgentStatus, Allocation, Caches, Chain, ContextId, CpuCaches, Packet,
     PdiRef,
 };
-use aie_hal::MemoryPool;
 use aie_hal::error::Remedy;
+use aie_hal::format::instructions::Header;
+use aie_hal::{Arch, MemoryPool};
 use data_memory::DataMemory;
 use hsa_sys::*;
 use packet_queue::{PACKETS, PAYLOAD_BYTES, PacketQueue, device_address};
@@ -47,6 +48,8 @@ pub struct ErtAgent {
     session: Arc<Session>,
     discovered: Discovered,
     interposer: &'static Interposer,
+    /// What streams for it start with.
+    header: Header,
     /// Also the lock for all calls into ROCR's XDNA driver, whose tables have none.
     ring: Mutex<Ring>,
 }
@@ -77,8 +80,8 @@ impl Debug for ErtAgent {
 }
 
 impl ErtAgent {
-    /// Opens an agent of `session`. `columns`: those of its generation's arch file; the kernel driver may report more, and then
-    /// has one without a way to memory (npu1 has five, and four are for contexts). `limit` is how long one doorbell may take.
+    /// Opens an agent of `session`, of generation `arch`. It has the columns of the arch file; the kernel driver may report more, and
+    /// then has one without a way to memory (npu1 has five, and four are for contexts). `limit` is how long one doorbell may take.
     ///
     /// Ends with a trial dispatch, a doorbell that reaches no device, in which everything this driver relies on is checked, and
     /// with a context, which shows how this kernel lets one wait.
@@ -90,7 +93,7 @@ impl ErtAgent {
     pub fn open(
         session: Arc<Session>,
         discovered: Discovered,
-        columns: Option<usize>,
+        arch: &Arch,
         limit: Duration,
     ) -> Result<Self, AgentError> {
         let library = session.library().display().to_string();
@@ -145,9 +148,10 @@ impl ErtAgent {
             closed: false,
         };
         let accel = AccelDevice { node, status: AgentStatus::new(discovered.info.clone()), tiles: 0, limit };
-        let mut agent = Self { accel, discovered, interposer, ring: Mutex::new(ring), session };
+        let header = arch.stream_header(1);
+        let mut agent = Self { accel, discovered, interposer, header, ring: Mutex::new(ring), session };
         // From here on an error releases everything.
-        let tiles = agent.accel.node.core_tiles(columns);
+        let tiles = agent.accel.node.core_tiles(arch.array.columns);
         agent.accel.tiles = tiles.map_err(|cause| AgentError::Lost(cause.to_string()))?;
         agent.place_last_buffer()?;
         agent.rehearse().map_err(|reason| {
@@ -400,7 +404,7 @@ impl ErtAgent {
     /// # Errors
     /// [`AgentError::Unusable`] for a kernel that has no way, with what was tried; those of the memory and of the context.
     fn probe_wait_method(&self) -> Result<(), AgentError> {
-        let NopKernel { pdi, instructions } = NopKernel::new(self.info().name == "aie2")?;
+        let NopKernel { pdi, instructions } = NopKernel::new(self.header)?;
         let memory = self.upload(&pdi)?;
         let result = self.upload(&instructions).and_then(|stream| {
             let context = self.create_context(&[PdiRef { address: memory.device_address, bytes: pdi.len() }]);

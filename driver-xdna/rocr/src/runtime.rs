@@ -9,11 +9,12 @@ use crate::interface::PacketInterface;
 use crate::kernel_dispatch::KernelDispatchAgent;
 use crate::library::{self, LibraryError, Named};
 use crate::session::Session;
-use aie_driver_xdna::agent::{Agent, AgentError};
+use aie_driver_xdna::agent::{Agent, AgentError, AgentInfo};
 use aie_driver_xdna::discovery::Machine;
 use aie_driver_xdna::limits::time_limit;
 use aie_driver_xdna::npu::OpenNpu;
 use aie_hal::error::Remedy;
+use aie_hal::settings::AIE_HAL_ARCH_PATH;
 use aie_hal::{Arch, ArchRegistry, Environment};
 use hsa_sys::HsaApi;
 use parking_lot::{Condvar, Mutex};
@@ -164,8 +165,8 @@ fn start(named: Option<&Named>) -> Result<Vec<Arc<dyn Agent>>, RuntimeError> {
         let session = Arc::clone(&session);
         agents.push(match session.interface() {
             PacketInterface::Ert => {
-                let columns = arches.get(&discovered.info.name).map(|arch| arch.array.columns);
-                Arc::new(ErtAgent::open(session, discovered, columns, limit)?)
+                let arch = arches.get(&discovered.info.name).ok_or_else(|| unknown(&discovered.info, &arches))?;
+                Arc::new(ErtAgent::open(session, discovered, &arch, limit)?)
             }
             PacketInterface::KernelDispatch => Arc::new(KernelDispatchAgent::open(session, discovered, limit)?),
         });
@@ -178,6 +179,17 @@ fn start(named: Option<&Named>) -> Result<Vec<Arc<dyn Agent>>, RuntimeError> {
         ))));
     }
     Ok(agents)
+}
+
+/// An agent of a generation without an arch file.
+fn unknown(agent: &AgentInfo, arches: &ArchRegistry) -> AgentError {
+    AgentError::Unsupported(format!(
+        "{} has an agent `{}`, and no arch file has that name; known generations: {}; a file for it in a directory that \
+         {AIE_HAL_ARCH_PATH} names enables it",
+        agent.library.display(),
+        agent.name,
+        arches.names().collect::<Vec<_>>().join(", ")
+    ))
 }
 
 /// `AMDKFD_IOC_GET_VERSION` of kfd_ioctl.h: reads two 32-bit numbers, major and minor.

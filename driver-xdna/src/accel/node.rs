@@ -149,9 +149,9 @@ impl Node {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn core_tiles(&self, columns: Option<usize>) -> Result<u32, CallError> {
+    pub fn core_tiles(&self, columns: usize) -> Result<u32, CallError> {
         let metadata: amdxdna_drm_query_aie_metadata = self.query(DRM_AMDXDNA_QUERY_AIE_METADATA)?;
-        let columns = columns.unwrap_or(usize::MAX).min(metadata.cols.into());
+        let columns = columns.min(metadata.cols.into());
         Ok(columns as u32 * u32::from(metadata.core.row_count))
     }
 

@@ -26,16 +26,15 @@ pub struct NopKernel {
 }
 
 impl NopKernel {
-    /// For the generation that XRT calls `aie2`, or a later one.
+    /// With a stream that starts with `header`.
     ///
     /// # Errors
     /// [`AgentError::Unsupported`] when it cannot be built.
-    pub fn new(is_aie2: bool) -> Result<Self, AgentError> {
+    pub fn new(header: Header) -> Result<Self, AgentError> {
         let failed = |cause: String| {
             AgentError::Unsupported(format!("the kernel for the test dispatch cannot be built: {cause}"))
         };
         let pdi = pdi::write(CdoBuilder::new().nop(&[])).map_err(|cause| failed(cause.to_string()))?;
-        let header = if is_aie2 { Header::aie2(1) } else { Header::aie2p(1) };
         let instructions = InstructionWriter::new(header).finish().map_err(|cause| failed(cause.to_string()))?;
         Ok(Self { pdi, instructions })
     }

@@ -28,6 +28,7 @@ use crate::accel::device::{AccelDevice, ChainError};
 use crate::agent::{
     AT_EXIT_LIMIT, Agent, AgentError, AgentInfo, Allocation, Caches, Chain, ContextId, CpuCaches, PdiRef,
 };
+use aie_hal::format::instructions::Header;
 use aie_hal::{Clocks, MemoryPool};
 use amdxdna_sys::limits::QUEUED_JOBS;
 use amdxdna_sys::{
@@ -46,8 +47,8 @@ use std::time::Instant;
 #[derive(Debug)]
 pub struct DirectAgent {
     accel: AccelDevice,
-    /// Whether it is of the generation that XRT calls `aie2`.
-    is_aie2: bool,
+    /// What streams for it start with.
+    header: Header,
     /// Why mapped files are not used in place, if they are not.
     files_copied: Option<String>,
     state: Mutex<State>,
@@ -94,7 +95,7 @@ impl DirectAgent {
     fn make_ready<'s>(&self, state: &'s mut State) -> Result<&'s mut Ready, AgentError> {
         let ready = match state.ready.take() {
             Some(ready) => ready,
-            None => open::ready(&self.accel.node, self.is_aie2, self.accel.tiles, self.accel.limit)?,
+            None => open::ready(&self.accel.node, self.header, self.accel.tiles, self.accel.limit)?,
         };
         Ok(state.ready.insert(ready))
     }

@@ -23,6 +23,7 @@ use crate::pinnable::pinnable_bytes;
 use aie_device_memory::Region;
 use aie_hal::Arch;
 use aie_hal::error::Remedy;
+use aie_hal::format::instructions::Header;
 use amdxdna_sys::limits::{DEV_MEM_SIZE, PAGE};
 use amdxdna_sys::recording::{RecordedCall, WRITE};
 use amdxdna_sys::{
@@ -84,11 +85,11 @@ pub fn record(path: &Path, arch: &Arch) -> (Result<AgentInfo, AgentError>, Vec<R
 fn agent(node: Arc<Node>, arch: &Arch, limit: Duration, opening: Opening) -> Result<DirectAgent, AgentError> {
     let path = node.path().to_owned();
     let version = check_driver(&node)?;
-    let tiles = node.core_tiles(Some(arch.array.columns)).map_err(|cause| lost(&node, "the array's shape", &cause))?;
+    let tiles = node.core_tiles(arch.array.columns).map_err(|cause| lost(&node, "the array's shape", &cause))?;
     let heap = (opening == Opening::Ready).then(|| device_heap(&node)).transpose()?;
     check_addresses(&node)?;
-    let is_aie2 = arch.dev_gen == 3;
-    let ready = heap.map(|heap| probed(&node, is_aie2, tiles, heap, limit)).transpose()?;
+    let header = arch.stream_header(1);
+    let ready = heap.map(|heap| probed(&node, header, tiles, heap, limit)).transpose()?;
     let waits = ready.as_ref().map_or_else(String::new, |Ready { wait_method, failure, .. }| {
         let failure = failure.as_ref().map(|cause| format!(", whose test dispatch failed: {cause}"));
         format!(", waits by {wait_method}{}", failure.unwrap_or_default())
@@ -118,12 +119,12 @@ fn agent(node: Arc<Node>, arch: &Arch, limit: Duration, opening: Opening) -> Res
     let files = files_copied.as_deref().unwrap_or("used in place");
     tracing::info!("{}: {}; mapped files: {files}", path.display(), info.runtime);
     let accel = AccelDevice { node, status: AgentStatus::new(info), tiles, limit };
-    Ok(DirectAgent { accel, is_aie2, files_copied, state: Mutex::new(state) })
+    Ok(DirectAgent { accel, header, files_copied, state: Mutex::new(state) })
 }
 
 /// Makes what contexts need.
-pub(super) fn ready(node: &Arc<Node>, is_aie2: bool, tiles: u32, limit: Duration) -> Result<Ready, AgentError> {
-    probed(node, is_aie2, tiles, device_heap(node)?, limit)
+pub(super) fn ready(node: &Arc<Node>, header: Header, tiles: u32, limit: Duration) -> Result<Ready, AgentError> {
+    probed(node, header, tiles, device_heap(node)?, limit)
 }
 
 fn device_heap(node: &Arc<Node>) -> Result<Bo, AgentError> {
@@ -131,8 +132,8 @@ fn device_heap(node: &Arc<Node>) -> Result<Bo, AgentError> {
 }
 
 /// Runs a kernel that does nothing with `heap`.
-fn probed(node: &Arc<Node>, is_aie2: bool, tiles: u32, heap: Bo, limit: Duration) -> Result<Ready, AgentError> {
-    let Probed { wait_method, failure } = round_trip(node, is_aie2, tiles, &heap, limit.min(PROBE_LIMIT))?;
+fn probed(node: &Arc<Node>, header: Header, tiles: u32, heap: Bo, limit: Duration) -> Result<Ready, AgentError> {
+    let Probed { wait_method, failure } = round_trip(node, header, tiles, &heap, limit.min(PROBE_LIMIT))?;
     if let Some(cause) = &failure {
         // It may be the firmware's opinion of a kernel that does nothing, and was waited for as it should be.
         let path = node.path().display();
@@ -272,10 +273,10 @@ fn check_addresses(node: &Arc<Node>) -> Result<(), AgentError> {
 }
 
 /// Runs a kernel that does nothing, and finds out how to wait for it. How it ended does not matter: that it can be waited for does.
-fn round_trip(node: &Arc<Node>, is_aie2: bool, tiles: u32, heap: &Bo, limit: Duration) -> Result<Probed, AgentError> {
+fn round_trip(node: &Arc<Node>, header: Header, tiles: u32, heap: &Bo, limit: Duration) -> Result<Probed, AgentError> {
     let path = node.path().display();
     let unsupported = |reason: String| AgentError::Unsupported(format!("{path}: {reason}"));
-    let NopKernel { pdi, instructions } = NopKernel::new(is_aie2)?;
+    let NopKernel { pdi, instructions } = NopKernel::new(header)?;
     let upload = |bytes: &[u8]| {
         let bo = Bo::create(node, BoKind::HeapPart(heap), bytes.len())
             .map_err(|cause| out_of_memory(node, "a part of the device heap", &cause))?;

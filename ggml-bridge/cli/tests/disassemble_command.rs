@@ -21,7 +21,7 @@ impl Files {
         cdo.write(0x1B_002C, 0x8000_0000).write(0x1B_0100, 0x8000_0000);
         cdo.write(0x23_F004, 0x8000_0005).write(0x23_F114, 0x8000_0000).write(0x1C_0020, 3);
         fs::write(root.path().join("k.pdi"), pdi::write(&cdo).unwrap()).unwrap();
-        let mut writer = InstructionWriter::new(Header::aie2(1));
+        let mut writer = InstructionWriter::new(Header { generation: 3, rows: 6, columns: 1, mem_tile_rows: 1 });
         let stream = writer.block_write(0x1C_0020, &[5]).finish().unwrap();
         fs::write(root.path().join("k.txt"), kernel_files::text(&stream)).unwrap();
         fs::write(root.path().join("k.bin"), stream).unwrap();

@@ -130,7 +130,7 @@ mod tests {
     const WRITE: Instruction<'_> = Instruction::Write { address: 0x20_0000, value: 7 };
 
     fn stream(operations: &[Instruction<'_>]) -> Vec<u8> {
-        let mut writer = InstructionWriter::new(Header::aie2p(8));
+        let mut writer = InstructionWriter::new(Header { generation: 4, rows: 6, columns: 8, mem_tile_rows: 1 });
         for operation in operations {
             writer.push(operation);
         }

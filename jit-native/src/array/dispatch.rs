@@ -273,7 +273,7 @@ impl<'a> Dispatch<'a> {
         if !self.configured.is_connected(channel) {
             return Err(ArrayError::Unconnected(channel));
         }
-        let runs = region.runs(grid.burst())?;
+        let runs = region.runs(grid.arch().shim_burst())?;
         *self.phase.words.entry(channel.key()).or_default() += region.words();
         let queue = self.phase.shims.entry(channel.key()).or_insert_with(|| ShimQueue { channel, tasks: Vec::new() });
         let tasks = runs.into_iter().map(|run| ShimTask { run, argument: region.argument, position });
@@ -367,7 +367,7 @@ impl<'a> Dispatch<'a> {
     pub(super) fn block(&self, shim: Tile, regions: &[Region]) -> Result<Option<u64>, ArrayError> {
         let (mut tasks, mut block) = (0, 0);
         for region in regions {
-            for run in region.runs(self.configured.grid.burst())? {
+            for run in region.runs(self.configured.grid.arch().shim_burst())? {
                 tasks += 1;
                 block = greatest_common_divisor(block, run.words);
             }

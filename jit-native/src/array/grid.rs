@@ -48,15 +48,7 @@ impl Grid {
 
     /// What an instruction stream says about the partition.
     pub(super) fn header(&self) -> Header {
-        let array = &self.arch.array;
-        let (rows, mem_tile_rows) = (array.rows as u8, array.mem_rows as u8);
-        Header { generation: self.arch.dev_gen, rows, columns: self.columns, mem_tile_rows }
-    }
-
-    /// The largest burst of a shim's descriptors, as their field has it.
-    pub(super) fn burst(&self) -> u32 {
-        // Powers of two from 64 bytes on; arch files have no others.
-        (self.arch.shim_burst_bytes / 64).max(1).ilog2()
+        self.arch.stream_header(self.columns.into())
     }
 
     /// What kind of tile is at a place.

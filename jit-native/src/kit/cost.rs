@@ -48,7 +48,7 @@ pub(crate) fn cheapest<W>(
 mod tests {
     use super::*;
     use aie_hal::ArchRegistry;
-    use aie_hal::format::instructions::{Header, Instruction, InstructionWriter};
+    use aie_hal::format::instructions::{Instruction, InstructionWriter};
 
     /// Operations of each way, and its cycles; 145 ns and 0.625 ns each.
     #[test]
@@ -59,7 +59,7 @@ mod tests {
                 if *operations == 0 {
                     return Err("no way".into());
                 }
-                let mut writer = InstructionWriter::new(Header::aie2(4));
+                let mut writer = InstructionWriter::new(arch.stream_header(4));
                 (0..*operations).for_each(|_| _ = writer.push(&Instruction::Noop));
                 let stream = writer.finish().map_err(|error| error.to_string())?;
                 Ok(Planned { stream, cycles: *cycles, traffic: Traffic::default() })

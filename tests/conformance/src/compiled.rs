@@ -4,7 +4,6 @@
 //! back. The core and its DMA hand two buffers to each other by locks and never end, so the same PDI serves any number of
 //! dispatches and, as the extents are in the instruction stream, any number of blocks.
 
-use crate::kernels;
 use aie_hal::format::bd::{CoreBd, ShimBd};
 use aie_hal::format::cdo::CdoBuilder;
 use aie_hal::format::dma_channel::{Direction, DmaChannel, DmaTask};
@@ -146,7 +145,7 @@ pub fn add(arch: &Arch, addend: u8, blocks: usize) -> KernelArtifact {
     }
     let pdi = pdi::write(&cdo).expect("a short CDO");
 
-    let mut stream = InstructionWriter::new(kernels::header(arch));
+    let mut stream = InstructionWriter::new(arch.stream_header(arch.array.columns));
     let shape = ShimBd::linear((blocks * BLOCK_WORDS) as u32, 2);
     for (argument, direction) in [(0, Direction::MemoryToStream), (1, Direction::StreamToMemory)] {
         let token = argument == 1;

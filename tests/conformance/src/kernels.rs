@@ -7,7 +7,7 @@
 use aie_hal::artifact::ArtifactError;
 use aie_hal::format::bd::ShimBd;
 use aie_hal::format::dma_channel::Direction;
-use aie_hal::format::instructions::{Header, InstructionWriter, Transfer};
+use aie_hal::format::instructions::{InstructionWriter, Transfer};
 use aie_hal::format::pdi::Pdi;
 use aie_hal::format::reference;
 use aie_hal::{Arch, HostFunction, HostFunctionError, KernelArtifact, KernelExecutor, host_function};
@@ -162,19 +162,9 @@ pub fn artifact(name: &str, arch: &Arch, pdi: Vec<u8>, arguments: usize) -> Resu
     KernelArtifact::new(name, arch.name.as_str(), arch.dev_gen, pdi, instructions(arch, arguments))
 }
 
-/// The header of a stream for all columns of a generation.
-pub fn header(arch: &Arch) -> Header {
-    Header {
-        generation: arch.dev_gen,
-        rows: arch.array.rows as u8,
-        columns: arch.array.columns as u8,
-        mem_tile_rows: arch.array.mem_rows as u8,
-    }
-}
-
 /// The instruction stream of [`artifact`].
 pub fn instructions(arch: &Arch, arguments: usize) -> Vec<u8> {
-    let mut writer = InstructionWriter::new(header(arch));
+    let mut writer = InstructionWriter::new(arch.stream_header(arch.array.columns));
     for index in 0..arguments {
         let output = index + 1 == arguments;
         let direction = if output { Direction::StreamToMemory } else { Direction::MemoryToStream };

@@ -244,7 +244,7 @@ mod tests {
     use aie_hal::format::instructions::{Header, InstructionWriter, Transfer};
 
     fn sample() -> Vec<u8> {
-        let mut writer = InstructionWriter::new(Header::aie2p(8));
+        let mut writer = InstructionWriter::new(Header { generation: 4, rows: 6, columns: 8, mem_tile_rows: 1 });
         let transfer = Transfer {
             column: 2,
             direction: Direction::StreamToMemory,

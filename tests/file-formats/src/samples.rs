@@ -3,7 +3,7 @@
 use aie_hal::format::bd::ShimBd;
 use aie_hal::format::cdo::{CdoBuilder, CdoCommand};
 use aie_hal::format::dma_channel::Direction;
-use aie_hal::format::instructions::{Header, Instruction, InstructionWriter, Transfer};
+use aie_hal::format::instructions::{Instruction, InstructionWriter, Transfer};
 use aie_hal::format::pdi;
 use aie_hal::{Arch, ArchRegistry};
 use aie_isa::Isa;
@@ -87,12 +87,7 @@ pub fn writers(arch: &Arch) -> Result<Vec<Sample>> {
     }
     cdo.push(&CdoCommand::MaskPoll { address: 0x0021_DF00, mask: 3, expected: 1, timeout: 1000 });
     cdo.push(&CdoCommand::Delay { cycles: 100 });
-    let mut stream = InstructionWriter::new(Header {
-        generation: arch.dev_gen,
-        rows: small(arch.array.rows)?,
-        columns: small(arch.array.columns)?,
-        mem_tile_rows: small(arch.array.mem_rows)?,
-    });
+    let mut stream = InstructionWriter::new(arch.stream_header(arch.array.columns));
     for column in 0..small(arch.array.columns)? {
         for (index, direction) in [Direction::MemoryToStream, Direction::StreamToMemory].into_iter().enumerate() {
             for channel in 0..2 {

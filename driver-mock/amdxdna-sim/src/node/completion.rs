@@ -19,8 +19,7 @@ pub(super) struct CompletionWriter<'a> {
 
 impl<'a> CompletionWriter<'a> {
     pub(super) fn new(device: &'a Device, submission: &'a Submission) -> Self {
-        // On mainline npu4's firmware, from protocol 6.18 on (7.2 `npu4_regs.c`, `AIE2_APP_HEALTH`).
-        let has_health = device.profile.overdue != Overdue::TimeoutInFirst || device.arch.dev_gen != 3;
+        let has_health = device.profile.overdue != Overdue::TimeoutInFirst || device.model.reports_health;
         Self { profile: &device.profile, has_health, submission }
     }
 

@@ -6,6 +6,7 @@ use super::worker::Worker;
 use crate::journal::Journal;
 use crate::kernel::Profile;
 use crate::memory::Arena;
+use crate::npu_model::NpuModel;
 use crate::settings::{DeviceSettings, Iommu, Settings};
 use aie_driver_mock::npu::SimulatedNpu;
 use aie_driver_mock::npu::array::Array;
@@ -19,17 +20,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-/// Bytes of all heaps of a file, where there can be several (`npu4_regs.c`, `dev_heap_max_size`).
-const HEAPS_BYTES: usize = 512 << 20;
-/// Firmware of a device in order: of the versions AMD ships with Linux.
-pub fn default_firmware(arch: &Arch) -> [u32; 4] {
-    if arch.dev_gen == 3 { [1, 5, 5, 391] } else { [1, 1, 2, 65] }
-}
-
 #[derive(Debug)]
 pub struct Device {
     pub(super) address: String,
     pub arch: Arc<Arch>,
+    pub(super) model: &'static NpuModel,
     pub(super) profile: Profile,
     /// Whether the driver gives device addresses.
     pub(super) iova: bool,
@@ -93,15 +88,16 @@ impl Device {
         let heap_bytes = machine.heap.unwrap_or(limits::DEV_MEM_SIZE).min(limits::DEV_MEM_SIZE);
         Arc::new(Self {
             address: device.address.clone(),
+            model: device.model,
             profile,
             iova: machine.iova,
             rejected: rejected.filter(|_| !machine.iova),
             holder: machine.holder,
             pdis: machine.pdis,
             hung_stays_dead: machine.hung_stays_dead,
-            firmware: machine.firmware.unwrap_or_else(|| default_firmware(&arch)),
+            firmware: machine.firmware.unwrap_or(device.model.firmware),
             heap_bytes,
-            heaps_bytes: if profile.heaps_grow && arch.dev_gen != 3 { HEAPS_BYTES } else { limits::DEV_MEM_SIZE },
+            heaps_bytes: if profile.heaps_grow { device.model.heaps_bytes } else { limits::DEV_MEM_SIZE },
             npu: SimulatedNpu::new(arch.clone(), heap_bytes),
             arch,
             journal,

@@ -92,14 +92,13 @@ impl Device {
     }
 }
 
-/// The first slot with a word count that npu4's firmware does not take.
+/// The first slot with a word count that the firmware does not take.
 fn odd_slot(device: &Device, list: &[Command]) -> Option<usize> {
-    let applies = device.profile.even_slots && device.arch.dev_gen != NPU1;
+    let applies = device.profile.even_slots && device.model.even_slots;
     let is_odd = |command: &Command| command.words.len() < EVEN_BELOW && command.words.len() % 2 == 1;
     list.iter().position(is_odd).filter(|_| applies)
 }
 
-const NPU1: u8 = 3;
 /// Slots of fewer words have to have an even number of them.
 const EVEN_BELOW: usize = 15;
 

@@ -4,17 +4,13 @@
 
 use super::file::{Context, File, State};
 use crate::kernel::Queries;
+use crate::npu_model::NpuModel;
 use crate::user_access::prefix;
 use aie_hal::arch::{Arch, Tile};
 use amdxdna_sys::*;
 use bytemuck::{Zeroable, bytes_of};
 use nix::errno::Errno;
 use std::sync::atomic::Ordering;
-
-/// Columns of the array. On aie2 there is one more than contexts can use, because the first has no shim DMA.
-fn columns(arch: &Arch) -> u16 {
-    arch.array.columns as u16 + u16::from(arch.dev_gen == 3)
-}
 
 fn tiles(tile: &Tile, row_start: usize, row_count: usize) -> amdxdna_drm_query_aie_tile_metadata {
     amdxdna_drm_query_aie_tile_metadata {
@@ -28,32 +24,22 @@ fn tiles(tile: &Tile, row_start: usize, row_count: usize) -> amdxdna_drm_query_a
     }
 }
 
-fn metadata(arch: &Arch) -> amdxdna_drm_query_aie_metadata {
+fn metadata(arch: &Arch, model: &NpuModel) -> amdxdna_drm_query_aie_metadata {
     let array = &arch.array;
     amdxdna_drm_query_aie_metadata {
         col_size: 4096,
-        cols: columns(arch),
+        cols: model.columns(arch) as u16,
         rows: array.rows as u16,
-        version: version(arch),
+        version: version(model),
         core: tiles(&arch.core, 1 + array.mem_rows, array.core_rows),
         mem: tiles(&arch.mem_tile, 1, array.mem_rows),
         shim: tiles(&arch.shim, 0, 1),
     }
 }
 
-fn version(arch: &Arch) -> amdxdna_drm_query_aie_version {
-    amdxdna_drm_query_aie_version { major: 2, minor: u32::from(arch.dev_gen != 3) }
-}
-
-/// MHz of the two clocks of a device that has nothing to do (`dpm_clk_tbl` of `npu1_regs.c` and `npu4_regs.c`).
-fn idle_clocks(arch: &Arch) -> (u64, u64) {
-    if arch.dev_gen == 3 { (400, 800) } else { (396, 792) }
-}
-
-/// Operations per second, in 10^12, at a clock (`npu1_regs.c`, and `NPU4_DPM_TOPS` of `npu4_regs.c`).
-fn tops(arch: &Arch, mhz: u64) -> u64 {
-    let columns = u64::from(columns(arch));
-    if arch.dev_gen == 3 { 2 * columns * mhz / 1028 } else { 4096 * columns * mhz / 1_000_000 }
+fn version(model: &NpuModel) -> amdxdna_drm_query_aie_version {
+    let [major, minor] = model.array_version;
+    amdxdna_drm_query_aie_version { major, minor }
 }
 
 fn clock(name: &str, mhz: u64) -> amdxdna_drm_query_clock {
@@ -70,7 +56,7 @@ const POWER: u8 = 0;
 const UTILIZATION: u8 = 1;
 
 /// Power, and the utilization of each column: those of a device that does nothing.
-fn sensors(arch: &Arch) -> Vec<amdxdna_drm_query_sensor> {
+fn sensors(columns: usize) -> Vec<amdxdna_drm_query_sensor> {
     let sensor = |label: String, units: &str, unitm: i8, type_: u8| {
         let mut sensor = amdxdna_drm_query_sensor { unitm, type_, ..amdxdna_drm_query_sensor::default() };
         sensor.label[..label.len()].copy_from_slice(label.as_bytes());
@@ -78,8 +64,8 @@ fn sensors(arch: &Arch) -> Vec<amdxdna_drm_query_sensor> {
         sensor
     };
     let utilization = |column| sensor(format!("Column {column} Utilization"), "%", 0, UTILIZATION);
-    let columns = usize::from(columns(arch)).min(UTILIZATIONS);
-    std::iter::once(sensor("Total Power".into(), "mW", -3, POWER)).chain((0..columns).map(utilization)).collect()
+    let columns = 0..columns.min(UTILIZATIONS);
+    std::iter::once(sensor("Total Power".into(), "mW", -3, POWER)).chain(columns.map(utilization)).collect()
 }
 
 impl File {
@@ -89,7 +75,7 @@ impl File {
     /// EOPNOTSUPP for what is not simulated, and what the newest kernel does not know; EINVAL when there is no room for a list,
     /// with the bytes that are needed.
     pub(super) fn info(&self, query: u32, room: usize) -> Result<Vec<u8>, (Errno, usize)> {
-        let arch = &self.device.arch;
+        let (arch, model) = (&self.device.arch, self.device.model);
         let newest = [
             DRM_AMDXDNA_QUERY_SENSORS,
             DRM_AMDXDNA_QUERY_TELEMETRY,
@@ -102,13 +88,13 @@ impl File {
         }
         Ok(match query {
             DRM_AMDXDNA_QUERY_SENSORS => {
-                let sensors = sensors(arch);
+                let sensors = sensors(model.columns(arch));
                 let bytes: &[u8] = bytemuck::cast_slice(&sensors);
                 // Whole sensors only.
                 bytes[..bytes.len().min(room / SENSOR_BYTES * SENSOR_BYTES)].to_vec()
             }
-            DRM_AMDXDNA_QUERY_AIE_METADATA => bytes_of(&metadata(arch)).to_vec(),
-            DRM_AMDXDNA_QUERY_AIE_VERSION => bytes_of(&version(arch)).to_vec(),
+            DRM_AMDXDNA_QUERY_AIE_METADATA => bytes_of(&metadata(arch, model)).to_vec(),
+            DRM_AMDXDNA_QUERY_AIE_VERSION => bytes_of(&version(model)).to_vec(),
             DRM_AMDXDNA_QUERY_CLOCK_METADATA => {
                 let (npu, h) = self.clocks();
                 let (mp_npu_clock, h_clock) = (clock("MP-NPU Clock", npu), clock("H Clock", h));
@@ -131,10 +117,9 @@ impl File {
                 let task_curr = self.state.lock().contexts.len() as u64;
                 let clock = arch.cost.clock_mhz.expected;
                 let (most, now) = match self.device.profile.queries {
-                    Queries::Mainline if arch.dev_gen == 3 => {
-                        (2 * u64::from(columns(arch)), tops(arch, self.clocks().1))
+                    Queries::Mainline => {
+                        (model.tops(arch, model.stated_clock.unwrap_or(clock)), model.tops(arch, self.clocks().1))
                     }
-                    Queries::Mainline => (tops(arch, clock), tops(arch, self.clocks().1)),
                     _ => (0, 0),
                 };
                 let info = amdxdna_drm_get_resource_info {
@@ -167,7 +152,11 @@ impl File {
         let arch = &self.device.arch;
         let is_idle = self.state.lock().contexts.is_empty();
         let busy = arch.cost.clock_mhz.expected;
-        if is_idle && self.device.profile.queries == Queries::Mainline { idle_clocks(arch) } else { (busy, busy) }
+        if is_idle && self.device.profile.queries == Queries::Mainline {
+            self.device.model.idle_clocks
+        } else {
+            (busy, busy)
+        }
     }
 
     /// Which columns contexts have, a bit for each.
@@ -177,14 +166,13 @@ impl File {
     }
 
     pub(super) fn column_bytes(&self) -> usize {
-        metadata(&self.device.arch).col_size as usize
+        metadata(&self.device.arch, self.device.model).col_size as usize
     }
 
     fn entries(&self) -> Vec<amdxdna_drm_hwctx_entry> {
         let heap = self.heap_used() as u64;
         let is_mainline = self.device.profile.queries == Queries::Mainline;
-        // The firmware of npu4 and later shares the whole array in time.
-        let all_columns = is_mainline && self.device.arch.dev_gen != 3;
+        let all_columns = is_mainline && self.device.model.shares_in_time;
         let array_columns = self.device.arch.array.columns as u32;
         let entry = |(handle, context): (&u32, &Context)| amdxdna_drm_hwctx_entry {
             context_id: *handle,
@@ -196,8 +184,8 @@ impl File {
             priority: u64::from(context.priority),
             heap_usage: heap,
             state: 1,
-            // Of a healthy context; npu1's firmware does not report it.
-            txn_op_idx: if is_mainline && self.device.arch.dev_gen == 3 { 0 } else { u32::MAX },
+            // Of a healthy context.
+            txn_op_idx: if is_mainline && !self.device.model.reports_health { 0 } else { u32::MAX },
             ..amdxdna_drm_hwctx_entry::zeroed()
         };
         let contexts = |state: &State| state.contexts.iter().map(|c| (entry(c), c.1.line.clone())).collect::<Vec<_>>();

@@ -61,7 +61,7 @@ impl File {
             profile.contexts_exhausted
         })?;
         self.device.journal.change(Level::Contexts, 1);
-        let shares_in_time = self.device.arch.dev_gen != 3 || profile.queries != Queries::Mainline;
+        let shares_in_time = self.device.model.shares_in_time || profile.queries != Queries::Mainline;
         let start = if shares_in_time { 0 } else { place(array.columns + 1, columns, state.contexts.values()) };
         let timeline = profile.syncobj.then(|| Syncobj::new(false));
         let context = Context {

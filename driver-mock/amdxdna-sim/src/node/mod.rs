@@ -43,6 +43,5 @@ mod worker;
 pub use bo::Kind;
 pub use descriptors::{Descriptors, Open};
 pub use device::Device;
-pub(crate) use device::default_firmware;
 pub use file::File;
 pub use mappings::{MapRequest, Mappings};

@@ -38,7 +38,10 @@ pub fn compute(
         _ => 8,
     };
     let source_count = operation.sources.len();
-    let is_strict = set == InstructionSet::Aie2p;
+    let is_strict = match set {
+        InstructionSet::Aie2 => false,
+        InstructionSet::Aie2p => true,
+    };
     let target_bytes = operation.targets.first().map_or(0, |target| usize::from(target.place.bytes));
     let unmodelled = |detail: String| Fault::Unmodelled { key: operation.instruction.key, detail };
     match operation.operation {

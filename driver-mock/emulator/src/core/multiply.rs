@@ -15,23 +15,23 @@ const MOST_ELEMENTS: usize = 128;
 /// None when the configuration word names a shape, or asks for something, that no public source describes.
 pub fn accumulate(operation: Accumulate, set: InstructionSet, operands: &Operands<'_>, out: &mut Bytes) -> Option<()> {
     let word = Configuration(operands.configuration);
-    let shape = match set {
-        InstructionSet::Aie2 => shape_aie2(word.shape()),
-        InstructionSet::Aie2p => shape_aie2p(word.shape(), operands.left_bytes),
+    let is_integer_sum = !operation.product && !operation.float;
+    // AIE2's sums of integers look neither at negations of complex products nor at the lane type, as seen on silicon.
+    let (shape, sums_any, has_block_float, adds_by_element) = match set {
+        InstructionSet::Aie2 => (shape_aie2(word.shape()), is_integer_sum, false, false),
+        InstructionSet::Aie2p => (shape_aie2p(word.shape(), operands.left_bytes), false, true, true),
     };
     let negate_product = operation.negate_product ^ word.bit(11);
     let negate_first = operation.negate_first ^ word.bit(12);
     let negate_second = operation.negate_second ^ word.bit(13);
     let has_first = operation.accumulators > 0 && !word.zero_first();
     let has_second = operation.accumulators > 1;
-    // Negated terms of complex products have no model, nor has a lane type that is not the instruction's. AIE2's sums of integers look at
-    // neither, as seen on silicon.
-    let sums_any = set == InstructionSet::Aie2 && !operation.product && !operation.float;
+    // Negated terms of complex products have no model, nor has a lane type that is not the instruction's.
     if !sums_any && (word.0 >> 16 != 0 || operation.float != (word.amode() == 2)) {
         return None;
     }
     let negations = [negate_first, negate_second, negate_product];
-    if set == InstructionSet::Aie2p && operation.product && word.shape() == (2, 1, 0) {
+    if has_block_float && operation.product && word.shape() == (2, 1, 0) {
         return block_float::multiply(operands, [has_first, has_second], negations, out);
     }
     if operation.product && !shape.is_some_and(|shape| shape.fits(operands.left_bytes, operands.right_bytes)) {
@@ -41,7 +41,7 @@ pub fn accumulate(operation: Accumulate, set: InstructionSet, operands: &Operand
         if word.bit(10) {
             return None;
         }
-        if set == InstructionSet::Aie2p && operation.product {
+        if adds_by_element && operation.product {
             return float::by_element(shape?, operands, [has_first, has_second], negations, out);
         }
         return float::sums(operation, shape, operands, [has_first, has_second], negations, out);

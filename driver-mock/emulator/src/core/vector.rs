@@ -108,9 +108,12 @@ pub fn push_high(bits: u32, vector: &Bytes, value: &[u8], out: &mut Bytes) {
 /// 64 bytes from byte `from` on of `a` followed by `b`. Beyond both, AIE2 has zeros, as seen on silicon; None for other amounts above 64.
 pub fn shift(set: InstructionSet, a: &Bytes, b: &Bytes, from: u32, out: &mut Bytes) -> Option<()> {
     let from = usize::try_from(from).ok()?;
-    if set == InstructionSet::Aie2 && from >= 2 * BYTES {
-        out[..BYTES].fill(0);
-        return Some(());
+    match set {
+        InstructionSet::Aie2 if from >= 2 * BYTES => {
+            out[..BYTES].fill(0);
+            return Some(());
+        }
+        InstructionSet::Aie2 | InstructionSet::Aie2p => {}
     }
     let from = Some(from).filter(|from| *from <= BYTES)?;
     out[..BYTES - from].copy_from_slice(&a[from..BYTES]);
@@ -208,15 +211,15 @@ fn transpose((bits, rows, columns): (u32, usize, usize), first: usize, from: &[u
 /// Permutes elements of two vectors by a mode; None for modes whose meaning is not public. Of AIE2 all modes are known from silicon.
 pub fn shuffle(set: InstructionSet, mode: u32, a: &Bytes, b: &Bytes, out: &mut Bytes) -> Option<()> {
     // AIE2 looks at six bits.
-    let mode = match set {
-        InstructionSet::Aie2 => mode & 63,
-        InstructionSet::Aie2p => mode,
+    let (mode, has_groups) = match set {
+        InstructionSet::Aie2 if mode & 63 >= 48 => {
+            out[..BYTES].fill(0);
+            out[0] = a[0];
+            return Some(());
+        }
+        InstructionSet::Aie2 => (mode & 63, true),
+        InstructionSet::Aie2p => (mode, false),
     };
-    if set == InstructionSet::Aie2 && mode >= 48 {
-        out[..BYTES].fill(0);
-        out[0] = a[0];
-        return Some(());
-    }
     if let Some((bits, count)) = flip(mode) {
         let size = bits / 8;
         for (out, group) in out[..BYTES].chunks_exact_mut(size * count).zip(a.chunks_exact(size * count)) {
@@ -226,7 +229,7 @@ pub fn shuffle(set: InstructionSet, mode: u32, a: &Bytes, b: &Bytes, out: &mut B
         }
         return Some(());
     }
-    if let Some(matrix) = single(mode).or_else(|| grouped(mode).filter(|_| set == InstructionSet::Aie2)) {
+    if let Some(matrix) = single(mode).or_else(|| grouped(mode).filter(|_| has_groups)) {
         transpose(matrix, 0, a, out);
         return Some(());
     }

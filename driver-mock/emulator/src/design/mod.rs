@@ -12,7 +12,7 @@
 //! use aie_emulator::design::{Design, Source};
 //! use aie_hal::ArchRegistry;
 //! use aie_hal::format::{cdo::CdoBuilder, pdi};
-//! use aie_isa::Isa;
+//! use aie_isa::{InstructionSet, Isa};
 //!
 //! let code = Isa::aie2().assemble("movxm r0, #7\ndone").unwrap();
 //! let words: Vec<u32> = code.chunks(4).map(|bytes| bytes.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte))).collect();
@@ -61,7 +61,7 @@ use aie_hal::format::cdo::CdoCommand;
 use aie_hal::format::extent::argument_extents;
 use aie_hal::format::instructions::InstructionStream;
 use aie_hal::format::pdi::Pdi;
-use aie_isa::Isa;
+use aie_isa::{InstructionSet, Isa};
 use check::Check;
 use replay::{Outside, Replay};
 use serde::Serialize;
@@ -92,7 +92,7 @@ impl<'a> Source<'a> {
 #[non_exhaustive]
 pub enum DesignError {
     /// There are no instruction tables for the generation.
-    #[error("there are no instruction tables for `{0}`; there are for aie2 and aie2p")]
+    #[error("there are no instruction tables for `{0}`; there are for {known}", known = InstructionSet::ALL.map(InstructionSet::name).join(" and "))]
     NoInstructions(String),
 }
 

@@ -119,7 +119,7 @@ impl Batch<'_> {
         if self.random.one_in(4) {
             self.array.reset();
         }
-        let mut writer = InstructionWriter::new(Header::aie2(COLUMNS));
+        let mut writer = InstructionWriter::new(Header { generation: 3, rows: 6, columns: COLUMNS, mem_tile_rows: 1 });
         for _ in 0..self.random.below(30) {
             let (address, value, mask) = (self.address(), self.random.word(), self.random.word());
             let (column, row) = self.tile();

@@ -92,7 +92,7 @@ pub fn late_arguments(machine: Machine) -> Check {
         rig.load()?;
         let bd = ShimBd { length: 8, valid: true, ..ShimBd::default() }.encode().unwrap();
         let register = |number| tile_address(0, 0, ShimBd::register(number));
-        let mut writer = InstructionWriter::new(Header::aie2(1));
+        let mut writer = InstructionWriter::new(Header { generation: 3, rows: 6, columns: 1, mem_tile_rows: 1 });
         for (number, argument, offset) in [(2, argument, at), (3, 6, 0)] {
             writer.block_write(register(number), &bd);
             writer.push(&Instruction::AddressPatch { register: u64::from(register(number)) + 4, argument, offset });

@@ -252,7 +252,7 @@ impl Rig {
 
     /// Executes an instruction stream with all buffers as arguments.
     pub fn execute(&mut self, write: impl FnOnce(&mut InstructionWriter)) -> Result<Outcome, String> {
-        let mut writer = InstructionWriter::new(Header::aie2(COLUMNS));
+        let mut writer = InstructionWriter::new(Header { generation: 3, rows: 6, columns: COLUMNS, mem_tile_rows: 1 });
         write(&mut writer);
         let bytes = writer.finish().unwrap();
         self.execute_bytes(&InstructionStream::for_firmware(&bytes).unwrap())

@@ -7,7 +7,7 @@ use crate::model::Model;
 use aie_driver_mock::npu::status;
 use aie_hal::artifact::KernelArtifact;
 use aie_hal::format::dma_channel::Direction;
-use aie_hal::format::instructions::{Header, Instruction, InstructionWriter};
+use aie_hal::format::instructions::{Instruction, InstructionWriter};
 use aie_hal::format::reference;
 use aie_hal::{ArchRegistry, HostFunction, HostFunctionError};
 use std::os::unix::fs::FileExt;
@@ -198,7 +198,7 @@ impl Driver {
 
     /// A chain of dispatches that add one to `DATA_AT`, each in its own 16 bytes.
     fn chain(&self, dispatches: u32) -> [u32; 6] {
-        let header = if self.device.settings.arch.dev_gen == 3 { Header::aie2(4) } else { Header::aie2p(4) };
+        let header = self.device.settings.arch.stream_header(4);
         let mut stream = InstructionWriter::new(header);
         for argument in 0..2 {
             let register = 0x1d004 + 0x20 * u64::from(argument);

@@ -19,7 +19,7 @@ fn once(arch: &Arch) -> KernelArtifact {
     let lock = tile_address(0, 2, LOCK);
     let mut cdo = CdoBuilder::new();
     cdo.write(lock.into(), 5);
-    let mut stream = InstructionWriter::new(Header::aie2(1));
+    let mut stream = InstructionWriter::new(Header { generation: 3, rows: 6, columns: 1, mem_tile_rows: 1 });
     stream.push(&Instruction::MaskPoll { address: lock.into(), value: 5, mask: u32::MAX });
     stream.push(&Instruction::Write { address: lock.into(), value: 6 });
     let instructions = stream.finish().unwrap();
@@ -36,7 +36,7 @@ fn the_first_word_of_a_mem_tile_is_lost_between_dispatches() {
         cdo.write(word(4 * offset), 7);
     }
     let completes = |offset, expected| {
-        let mut stream = InstructionWriter::new(Header::aie2p(1));
+        let mut stream = InstructionWriter::new(Header { generation: 4, rows: 6, columns: 1, mem_tile_rows: 1 });
         stream.push(&Instruction::MaskPoll { address: word(offset), value: expected, mask: u32::MAX });
         stream.finish().unwrap()
     };
@@ -60,8 +60,9 @@ fn an_array_is_loaded_again_at_random(#[case] reloads: Option<u64>, #[case] expe
     let place =
         PdiPlace { context: SimulatedNpu::new(Arc::clone(&arch), 1 << 20).create_context(1).unwrap(), address: 0 };
     let word = |offset| u64::from(tile_address(0, 2, offset));
+    let header = arch.stream_header(1);
     let stream = |is_first: bool, value: u32| {
-        let mut stream = InstructionWriter::new(Header::aie2(1));
+        let mut stream = InstructionWriter::new(header);
         for (offset, value) in [(0x100, value), (0x200, !value)] {
             match is_first {
                 true => stream.push(&Instruction::Write { address: word(offset), value }),
@@ -105,7 +106,7 @@ fn racing(arch: &Arch, in_turn: bool) -> KernelArtifact {
     for write in writes {
         cdo.mask_write(tile_address(0, 0, write.offset).into(), write.mask, write.value);
     }
-    let mut stream = InstructionWriter::new(Header::aie2(1));
+    let mut stream = InstructionWriter::new(Header { generation: 3, rows: 6, columns: 1, mem_tile_rows: 1 });
     let transfers: Vec<[Transfer; 2]> = (0..2)
         .map(|channel: u8| {
             [Direction::MemoryToStream, Direction::StreamToMemory].map(|direction| {

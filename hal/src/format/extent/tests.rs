@@ -18,7 +18,7 @@ fn of(stream: &InstructionWriter) -> Result<Vec<ArgumentExtent>, ExtentError> {
 }
 
 fn stream() -> InstructionWriter {
-    InstructionWriter::new(Header::aie2p(4))
+    InstructionWriter::new(Header { generation: 4, rows: 6, columns: 4, mem_tile_rows: 1 })
 }
 
 fn transfer(direction: Direction, argument: u16, shape: ShimBd) -> Transfer {

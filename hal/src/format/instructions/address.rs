@@ -96,7 +96,7 @@ mod tests {
     const REGISTER: u64 = 0x1_D004;
 
     fn written(patches: &[(u16, u64)]) -> Result<Vec<u8>, FormatError> {
-        let mut writer = InstructionWriter::new(Header::aie2(4));
+        let mut writer = InstructionWriter::new(Header { generation: 3, rows: 6, columns: 4, mem_tile_rows: 1 });
         for (argument, offset) in patches {
             writer.push(&Instruction::Write { address: 0x1_D200, value: 1 });
             writer.push(&Instruction::AddressPatch { register: REGISTER, argument: *argument, offset: *offset });

@@ -81,18 +81,6 @@ pub struct Header {
 }
 
 impl Header {
-    /// A partition of `columns` columns of an aie2 (XDNA) device.
-    #[must_use]
-    pub fn aie2(columns: u8) -> Self {
-        Self { generation: 3, rows: 6, columns, mem_tile_rows: 1 }
-    }
-
-    /// A partition of `columns` columns of an aie2p (XDNA2) device.
-    #[must_use]
-    pub fn aie2p(columns: u8) -> Self {
-        Self { generation: 4, ..Self::aie2(columns) }
-    }
-
     fn encode(self) -> [u32; 2] {
         [
             u32::from_le_bytes([VERSION.0, VERSION.1, self.generation, self.rows]),

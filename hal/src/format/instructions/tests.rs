@@ -46,7 +46,7 @@ fn transfer(direction: Direction, descriptor: u8, words: u32, argument: u16, tok
 fn one_in_one_out_is_written_word_for_word() {
     let input = transfer(Direction::MemoryToStream, 0, 128, 0, false);
     let output = transfer(Direction::StreamToMemory, 1, 0x1000, 1, true);
-    let mut writer = InstructionWriter::new(Header::aie2p(1));
+    let mut writer = InstructionWriter::new(Header { generation: 4, rows: 6, columns: 1, mem_tile_rows: 1 });
     writer.transfer(&input).unwrap().transfer(&output).unwrap().wait(&output);
     let written = Words::new(&writer.finish().unwrap(), 0).to_vec();
     assert_eq!(written[..4], [0x0604_0100, 0x0000_0101, 8, 300]);
@@ -56,7 +56,7 @@ fn one_in_one_out_is_written_word_for_word() {
 #[test]
 fn block_writes_are_charged_by_their_words() {
     let charge = |words: usize| {
-        let mut writer = InstructionWriter::new(Header::aie2(1));
+        let mut writer = InstructionWriter::new(Header { generation: 3, rows: 6, columns: 1, mem_tile_rows: 1 });
         writer.block_write(0, &vec![0; words]);
         InstructionStream::parse(&writer.finish().unwrap()).unwrap().charged_operations()
     };
@@ -84,8 +84,8 @@ fn one_in_one_out_is_read() {
 }
 
 #[rstest]
-#[case::aie2_array(Header::aie2(4), [0x0603_0100, 0x104])]
-#[case::aie2p_array(Header::aie2p(8), [0x0604_0100, 0x108])]
+#[case::aie2_array(Header { generation: 3, rows: 6, columns: 4, mem_tile_rows: 1 }, [0x0603_0100, 0x104])]
+#[case::aie2p_array(Header { generation: 4, rows: 6, columns: 8, mem_tile_rows: 1 }, [0x0604_0100, 0x108])]
 fn headers(#[case] header: Header, #[case] words: [u32; 2]) {
     let file = InstructionWriter::new(header).finish().unwrap();
     assert_eq!(file, bytes(&[words[0], words[1], 0, 16]));
@@ -132,7 +132,7 @@ fn every_kind_is_read_and_written() {
         let file = stream(2, &[&words[..], &[5]].concat());
         let read: Vec<Instruction> = InstructionStream::parse(&file).unwrap().operations().collect();
         assert_eq!(read, [operation, Instruction::Noop]);
-        let mut writer = InstructionWriter::new(Header::aie2p(1));
+        let mut writer = InstructionWriter::new(Header { generation: 4, rows: 6, columns: 1, mem_tile_rows: 1 });
         writer.push(&operation).push(&Instruction::Noop);
         assert_eq!(writer.finish().unwrap(), file, "{operation:?}");
     }
@@ -146,14 +146,14 @@ fn masked_operations_of_aie_rt_are_read(#[values(3, 4, 7)] code: u32, #[values(0
     let (short, long) = (stream(2, &short), stream(2, &long));
     let operations = |file| InstructionStream::parse(file).unwrap().operations().collect::<Vec<_>>();
     assert_eq!(operations(&long), operations(&short));
-    let mut writer = InstructionWriter::new(Header::aie2p(1));
+    let mut writer = InstructionWriter::new(Header { generation: 4, rows: 6, columns: 1, mem_tile_rows: 1 });
     operations(&long).iter().fold(&mut writer, InstructionWriter::push);
     assert_eq!(writer.finish().unwrap(), short);
 }
 
 #[test]
 fn slices_are_written_like_words() {
-    let mut writer = InstructionWriter::new(Header::aie2p(1));
+    let mut writer = InstructionWriter::new(Header { generation: 4, rows: 6, columns: 1, mem_tile_rows: 1 });
     writer.block_write(0x1_D000, &[1, 2]).custom(0xF7, &[1, 2]);
     assert_eq!(writer.finish().unwrap(), stream(2, &[1, 0, 0x1_D000, 24, 1, 2, 0xF7, 16, 1, 2]));
 }
@@ -165,7 +165,7 @@ fn transfers_on_other_columns_have_their_addresses() {
     output.channel = 1;
     output.repeat = 4;
     output.offset = 256;
-    let mut writer = InstructionWriter::new(Header::aie2p(4));
+    let mut writer = InstructionWriter::new(Header { generation: 4, rows: 6, columns: 4, mem_tile_rows: 1 });
     writer.transfer(&output).unwrap().wait(&output);
     let file = writer.finish().unwrap();
     let operations: Vec<Instruction> = InstructionStream::parse(&file).unwrap().operations().collect();
@@ -181,7 +181,7 @@ fn transfers_on_other_columns_have_their_addresses() {
 fn a_transfer_that_does_not_fit_adds_nothing() {
     let mut wrong = transfer(Direction::MemoryToStream, 0, 1, 0, false);
     wrong.shape.d0_wrap = 5000;
-    let mut writer = InstructionWriter::new(Header::aie2p(1));
+    let mut writer = InstructionWriter::new(Header { generation: 4, rows: 6, columns: 1, mem_tile_rows: 1 });
     assert_eq!(writer.transfer(&wrong).unwrap_err().what, "shim BD field d0_wrap");
     let wrong = Transfer { channel: 2, ..transfer(Direction::MemoryToStream, 0, 1, 0, false) };
     assert_eq!(writer.transfer(&wrong).unwrap_err().what, "DMA channel of a shim tile");
@@ -272,7 +272,7 @@ fn operations_are_checked(#[case] operations: &[u32], #[case] expected: &str, #[
 
 #[test]
 fn what_cannot_be_read_is_not_written() {
-    let writer = || InstructionWriter::new(Header::aie2p(1));
+    let writer = || InstructionWriter::new(Header { generation: 4, rows: 6, columns: 1, mem_tile_rows: 1 });
     let known = writer().custom(opcode::ADDRESS_PATCH, &[1, 2]).finish().unwrap_err();
     assert_eq!(&*known.found, "the end of the stream after 16");
     let patch = Instruction::AddressPatch { register: 0, argument: u16::MAX, offset: 0 };
@@ -282,7 +282,7 @@ fn what_cannot_be_read_is_not_written() {
 
 #[test]
 fn more_than_the_device_heap_is_rejected() {
-    let mut writer = InstructionWriter::new(Header::aie2p(1));
+    let mut writer = InstructionWriter::new(Header { generation: 4, rows: 6, columns: 1, mem_tile_rows: 1 });
     writer.block_write(0, &vec![0; MAX_WORDS - HEADER_WORDS - 4]);
     assert_eq!(writer.finish().unwrap().len(), MAX_WORDS * WORD);
     writer.push(&Instruction::Noop);

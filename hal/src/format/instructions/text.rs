@@ -30,7 +30,10 @@ mod tests {
 
     #[test]
     fn a_stream_and_its_text_are_the_same() {
-        let bytes = InstructionWriter::new(Header::aie2(1)).block_write(0x1D000, &[1, 0xFFFF_FFFF]).finish().unwrap();
+        let bytes = InstructionWriter::new(Header { generation: 3, rows: 6, columns: 1, mem_tile_rows: 1 })
+            .block_write(0x1D000, &[1, 0xFFFF_FFFF])
+            .finish()
+            .unwrap();
         let words = bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
         let text: String = words.map(|word| format!("{word:08X}\n")).collect();
         let read = from_text(text.as_bytes()).unwrap().unwrap();

@@ -126,7 +126,7 @@ fn a_failing_command_is_named_by_its_chain() {
 #[test]
 fn late_arguments_need_the_arrays_offset() {
     let relative = {
-        let mut writer = InstructionWriter::new(Header::aie2p(1));
+        let mut writer = InstructionWriter::new(Header { generation: 4, rows: 6, columns: 1, mem_tile_rows: 1 });
         for argument in [0, 1, 5] {
             writer.push(&Instruction::AddressPatch { register: 0x1_d004, argument, offset: 0 });
         }

@@ -148,7 +148,7 @@ impl Rig {
     }
 
     pub(super) fn instructions(&self) -> (u32, u32) {
-        let mut writer = InstructionWriter::new(Header::aie2p(1));
+        let mut writer = InstructionWriter::new(Header { generation: 4, rows: 6, columns: 1, mem_tile_rows: 1 });
         for argument in 0..2 {
             writer.push(&Instruction::AddressPatch { register: 0x1_d004, argument, offset: 0 });
         }

@@ -52,8 +52,13 @@ fn addresses_of_no_tile_and_unknown_commands_are_problems() {
 }
 
 fn empty() -> aie_hal::format::Words<'static> {
-    let stream: &'static [u8] =
-        Box::leak(InstructionWriter::new(Header::aie2(1)).custom(0x99, &[]).finish().unwrap().into_boxed_slice());
+    let stream: &'static [u8] = Box::leak(
+        InstructionWriter::new(Header { generation: 3, rows: 6, columns: 1, mem_tile_rows: 1 })
+            .custom(0x99, &[])
+            .finish()
+            .unwrap()
+            .into_boxed_slice(),
+    );
     let operation = InstructionStream::parse(stream).unwrap().operations().next();
     let Some(Instruction::Custom { payload, .. }) = operation else { unreachable!() };
     payload
@@ -61,7 +66,7 @@ fn empty() -> aie_hal::format::Words<'static> {
 
 #[test]
 fn a_token_that_nobody_sends_is_named() {
-    let mut writer = InstructionWriter::new(Header::aie2(1));
+    let mut writer = InstructionWriter::new(Header { generation: 3, rows: 6, columns: 1, mem_tile_rows: 1 });
     writer.push(&Instruction::Sync {
         direction: Direction::StreamToMemory,
         column: 0,
@@ -77,7 +82,7 @@ fn a_token_that_nobody_sends_is_named() {
 
 #[test]
 fn every_kind_of_operation_has_a_line() {
-    let mut writer = InstructionWriter::new(Header::aie2(2));
+    let mut writer = InstructionWriter::new(Header { generation: 3, rows: 6, columns: 2, mem_tile_rows: 1 });
     let at = |row, offset| u64::from(tile_address(1, row, offset));
     writer.block_write(tile_address(1, 2, 0x100), &[1, 2, 3]);
     writer.push(&Instruction::Write { address: at(1, 0xC_0020), value: 5 });
@@ -130,7 +135,10 @@ fn random_configurations_and_streams_are_read_shown_and_drawn() {
     let mut routes = 0;
     let executions = std::env::var("AIE_FUZZ_EXECUTIONS").ok().and_then(|count| count.parse().ok());
     for _ in 0..executions.unwrap_or(60) {
-        let (mut cdo, mut writer) = (CdoBuilder::new(), InstructionWriter::new(Header::aie2(1)));
+        let (mut cdo, mut writer) = (
+            CdoBuilder::new(),
+            InstructionWriter::new(Header { generation: 3, rows: 6, columns: 1, mem_tile_rows: 1 }),
+        );
         for _ in 0..random.u64(..1000) {
             let row = if random.u64(..10) == 0 { random.u8(..8) } else { random.u8(..3) };
             let (start, length) = match random.u64(..3) {

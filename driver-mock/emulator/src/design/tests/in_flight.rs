@@ -132,7 +132,7 @@ fn results(writer: &mut InstructionWriter, ahead: usize, descriptors: u8) {
     "S2MM 0 runs BD 0, which moves nothing"
 )]
 fn streams(#[case] write: fn(&mut InstructionWriter), #[case] expected: &str) {
-    let mut writer = InstructionWriter::new(Header::aie2(1));
+    let mut writer = InstructionWriter::new(Header { generation: 3, rows: 6, columns: 1, mem_tile_rows: 1 });
     write(&mut writer);
     let mut maker = Maker::default();
     maker.connect(0, Direction::StreamToMemory, 0).connect(0, Direction::MemoryToStream, 0);
@@ -150,7 +150,7 @@ fn streams(#[case] write: fn(&mut InstructionWriter), #[case] expected: &str) {
 #[case::rows(ShimBd { iteration_wrap: 2, iteration_step: 64, d0_wrap: 8, d0_step: 1, d1_step: 16, ..ShimBd::linear(32, 2) }, false)]
 #[case::no_iteration(ShimBd::linear(32, 2), false)]
 fn iterations_over_single_lines_are_a_doubt(#[case] shape: ShimBd, #[case] expected: bool) {
-    let mut writer = InstructionWriter::new(Header::aie2(1));
+    let mut writer = InstructionWriter::new(Header { generation: 3, rows: 6, columns: 1, mem_tile_rows: 1 });
     let operand = Transfer { shape, repeat: 1, token: true, ..operand(0) };
     writer.transfer(&operand).unwrap().wait(&operand);
     let mut maker = Maker::default();

@@ -72,7 +72,7 @@ fn kernel() -> Maker {
 }
 
 fn stream() -> Vec<u8> {
-    let mut writer = InstructionWriter::new(Header::aie2(1));
+    let mut writer = InstructionWriter::new(Header { generation: 3, rows: 6, columns: 1, mem_tile_rows: 1 });
     let input = ShimTransfer {
         column: 0,
         direction: IN,

@@ -47,7 +47,7 @@ fn rings(by_packets: bool) -> Maker {
 
 /// Transfers of 64 words to the first ring, with repetitions, and one of `result` words from the second.
 fn stream(repeats: &[u8], result: u32) -> InstructionWriter {
-    let mut writer = InstructionWriter::new(Header::aie2(1));
+    let mut writer = InstructionWriter::new(Header { generation: 3, rows: 6, columns: 1, mem_tile_rows: 1 });
     let transfer = |direction, descriptor, words, repeat| Transfer {
         column: 0,
         direction,

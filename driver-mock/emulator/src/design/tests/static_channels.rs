@@ -106,7 +106,7 @@ fn texts(problems: &[Problem]) -> Vec<&str> {
 
 /// Six operands and results through each way. `waits` says which of the two results is waited for before the next pair.
 fn pairs(waits: [bool; 2], result_first: bool) -> InstructionWriter {
-    let mut writer = InstructionWriter::new(Header::aie2(1));
+    let mut writer = InstructionWriter::new(Header { generation: 3, rows: 6, columns: 1, mem_tile_rows: 1 });
     for _ in 0..3 {
         for channel in 0..2 {
             let [operand, result] = [transfer(IN, channel, channel), transfer(OUT, channel, 2 + channel)];
@@ -169,7 +169,7 @@ fn streams_leave_static_channels_alone(
     #[case] expected: &str,
     #[case] is_error: bool,
 ) {
-    let mut stream = InstructionWriter::new(Header::aie2(1));
+    let mut stream = InstructionWriter::new(Header { generation: 3, rows: 6, columns: 1, mem_tile_rows: 1 });
     for operation in operations {
         stream.push(operation);
     }
@@ -199,7 +199,8 @@ fn endless_chains_hand_buffers_over(
     #[case] expected: &str,
 ) {
     let ring = Ring { acquire: (0, acquire), release: (1, release), words, ..Ring::mem(OUT, 0, 0..2, [0, 1]) };
-    let found = design(&[ring], &InstructionWriter::new(Header::aie2(1)));
+    let found =
+        design(&[ring], &InstructionWriter::new(Header { generation: 3, rows: 6, columns: 1, mem_tile_rows: 1 }));
     let texts = texts(&found.doubts);
     let missing: Vec<String> = (0..2)
         .filter(|_| !expected.is_empty())
@@ -218,7 +219,7 @@ fn chain(sent: u8, release: i8, cores: u8, words: u32) -> Vec<String> {
     Ring { release: (1, release), ..filled }.add(&mut maker);
     Ring::mem(IN, 0, 2..2 + sent, [1, 0]).add(&mut maker);
     Ring { tile: CORE, ..Ring::mem(OUT, 0, 0..cores, [0, 1]) }.add(&mut maker);
-    let mut stream = InstructionWriter::new(Header::aie2(1));
+    let mut stream = InstructionWriter::new(Header { generation: 3, rows: 6, columns: 1, mem_tile_rows: 1 });
     let operand = Transfer { shape: ShimBd::linear(words, 2), token: true, ..transfer(IN, 0, 0) };
     stream.transfer(&operand).unwrap().wait(&operand);
     let design = maker.read(Some(&stream.finish().unwrap()));

@@ -11,7 +11,7 @@ use std::iter;
 
 /// A kernel that moves `from` words of argument 0 from byte 64 on to `to` words of argument `target` from byte 256 on.
 fn moving(from: u32, to: u32, target: u16) -> KernelArtifact {
-    let mut writer = InstructionWriter::new(Header::aie2(1));
+    let mut writer = InstructionWriter::new(Header { generation: 3, rows: 6, columns: 1, mem_tile_rows: 1 });
     let mut transfer = |direction, argument, offset, words| {
         let (shape, token) = (ShimBd::linear(words, 3), direction == Direction::StreamToMemory);
         let descriptor = argument as u8;

@@ -83,7 +83,10 @@ fn arguments_need_a_place_and_streams_the_same_partition() {
         let far = error(HEADER, &[place]);
         assert_eq!(far, "operation 1 of the stream has an address 0x8 bytes behind its argument");
     }
-    assert!(error(Header::aie2(1), &[at(0, 0), at(1, 0)]).contains("is for another partition"));
+    assert!(
+        error(Header { generation: 3, rows: 6, columns: 1, mem_tile_rows: 1 }, &[at(0, 0), at(1, 0)])
+            .contains("is for another partition")
+    );
 }
 
 /// Whatever is read is joined or refused; what was joined has all operations.
