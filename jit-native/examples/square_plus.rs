@@ -116,7 +116,9 @@ pub fn node(words: usize, c: f32) -> Node {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let generation = std::env::args().nth(1).unwrap_or_else(|| "aie2".into());
-    let arch = ArchRegistry::builtin().get(&generation).ok_or("no such generation")?;
+    let (arches, problems) = ArchRegistry::from_environment();
+    problems.iter().for_each(|problem| eprintln!("{problem}"));
+    let arch = arches.get(&generation).ok_or("no such generation")?;
     let isa = isa_for(SQUARE_PLUS.name, SQUARE_PLUS.instruction_sets, &arch)?;
     let (_, stages) = written_for(isa, &SquarePlus).finish_with_stages(LoopForm::of(&arch))?;
     println!("{stages}");

@@ -1,8 +1,9 @@
-//! Every case on the simulated NPU, in each of its modes. The mock has no exclusions, and each case applies to one mode at least.
+//! Every case on the simulated NPU, in each of its modes and for each generation, those of `AIE_HAL_ARCH_PATH` included. The mock has no exclusions, and each case applies to one mode at least.
 
 use aie_conformance::kernels::TestExecutor;
 use aie_conformance::{Backend, CASES, Tag};
 use aie_driver_mock::MockDriver;
+use aie_hal::ArchRegistry;
 use std::sync::Arc;
 
 const TAGS: &[Tag] = &[
@@ -33,22 +34,25 @@ const MALFORMED: &[&str] = &[
     "fault=lost@1+",
 ];
 
-fn mock(name: &str, uri: &str, coherence: Tag) -> Backend {
-    Backend::new(name, Arc::new(MockDriver::new(Arc::new(TestExecutor))), uri)
+/// A mode; `parameters` are those of its URI.
+fn mock(arches: &ArchRegistry, arch: &str, mode: &str, parameters: &str, coherence: Tag) -> Backend {
+    let driver = MockDriver::new(Arc::new(TestExecutor)).with_registry(arches.clone());
+    Backend::new(format!("mock_{arch}_{mode}"), Arc::new(driver), format!("mock:{arch}{parameters}"))
         .tags(TAGS)
         .tags(&[coherence])
         .malformed_parameters(MALFORMED)
 }
 
 fn main() {
-    let modes = vec![
-        mock("mock_aie2_coherent", "mock:aie2", Tag::Coherent),
-        mock("mock_aie2_noncoherent", "mock:aie2?coherent=false", Tag::NonCoherent),
-        mock("mock_aie2p_coherent", "mock:aie2p", Tag::Coherent),
-        mock("mock_aie2p_noncoherent", "mock:aie2p?coherent=false", Tag::NonCoherent),
-        mock("mock_aie2p_reverse", "mock:aie2p?order=reverse", Tag::Coherent),
-        mock("mock_aie2p_reverse_noncoherent", "mock:aie2p?order=reverse&coherent=false", Tag::NonCoherent),
-    ];
+    let (arches, problems) = ArchRegistry::from_environment();
+    assert!(problems.is_empty(), "arch files that cannot be used: {problems:#?}");
+    let mut modes = Vec::new();
+    for arch in arches.names() {
+        modes.push(mock(&arches, arch, "coherent", "", Tag::Coherent));
+        modes.push(mock(&arches, arch, "noncoherent", "?coherent=false", Tag::NonCoherent));
+    }
+    modes.push(mock(&arches, "aie2p", "reverse", "?order=reverse", Tag::Coherent));
+    modes.push(mock(&arches, "aie2p", "reverse_noncoherent", "?order=reverse&coherent=false", Tag::NonCoherent));
     for case in CASES {
         let applies = modes.iter().any(|mode| case.needs.iter().all(|&tag| mode.has(tag)));
         assert!(applies, "{} needs {:?}, which no mode of the mock has", case.name, case.needs);
