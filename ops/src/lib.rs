@@ -32,6 +32,7 @@ pub mod blocks;
 pub mod compiler;
 pub mod family;
 pub mod fit;
+pub mod fused_form;
 pub mod name;
 pub mod node;
 pub mod normalise;

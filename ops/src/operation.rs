@@ -1,5 +1,6 @@
 //! What an operation has to state.
 
+use crate::fused_form::Form;
 use crate::node::{Node, OpParams};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::HostFunction;
@@ -86,9 +87,9 @@ pub trait Operation: Sync + Send {
     fn examples(&self, dtype: DataType) -> Vec<Node> {
         usual_forms(self.name(), dtype)
     }
-    /// The operations of ggml's graph that a fused one stands for, in order; empty for ggml's own.
-    fn stands_for(&self) -> Vec<&'static str> {
-        Vec::new()
+    /// The nodes of ggml's graph that a fused operation stands for; `None` for ggml's own.
+    fn fused_form(&self) -> Option<&'static Form> {
+        None
     }
     /// The CPU function that defines the result of `node`, original or normalised. Inputs are the node's present sources
     /// in order, each as the [`crate::Tensor::span_bytes`] of its tensor.

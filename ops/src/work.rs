@@ -1,6 +1,6 @@
 //! How much work a node is: the measure of how much of a graph runs where.
 
-use crate::{Node, Tensor};
+use crate::{Node, Operation, Tensor, table};
 
 /// Multiply-accumulates of the products in a node; 0 for operations without products. Those of the functions around them
 /// (scales, norms, exponentials) do not count.
@@ -8,12 +8,7 @@ pub fn multiply_accumulates(node: &Node) -> u64 {
     let elements = |tensor: &Tensor| tensor.elements() as u64;
     let contracted = |slot: usize| node.source(slot).map_or(0, |source| source.ne[0] as u64);
     match node.op.as_str() {
-        "MUL_MAT" | "MUL_MAT_ID" | "MUL_MAT_ADD" => elements(&node.output).saturating_mul(contracted(0)),
-        "MUL_MAT_QKV_ROPE" => node.outputs().map(elements).sum::<u64>().saturating_mul(contracted(0)),
-        // Two projections and their gate: `MUL_MAT_SWIGLU` and its kin.
-        op if op.starts_with("MUL_MAT_") && op.contains("GLU") => {
-            elements(&node.output).saturating_mul(contracted(0)).saturating_mul(2)
-        }
+        "MUL_MAT" | "MUL_MAT_ID" => elements(&node.output).saturating_mul(contracted(0)),
         // Sums over the second dimension.
         "OUT_PROD" => elements(&node.output).saturating_mul(node.source(0).map_or(0, |source| source.ne[1] as u64)),
         // Each query with each key, and each weight with each value: `[dk, tokens, heads, batch]`, `[dk, keys, ...]`, `[dv, ...]`.
@@ -23,7 +18,10 @@ pub fn multiply_accumulates(node: &Node) -> u64 {
                 queries.ne[1..].iter().chain([&keys.ne[1]]).fold(1, |all: u64, n| all.saturating_mul(*n as u64));
             pairs.saturating_mul(contracted(0) + contracted(2))
         }
-        _ => 0,
+        op => table::lookup(op)
+            .and_then(Operation::fused_form)
+            .and_then(|form| form.nodes(node).ok())
+            .map_or(0, |nodes| nodes.iter().map(multiply_accumulates).fold(0, u64::saturating_add)),
     }
 }
 
@@ -49,14 +47,5 @@ mod tests {
     fn products_are_counted(#[case] op: &str, #[case] out: [usize; 4], #[case] sources: &[[usize; 4]], #[case] n: u64) {
         let sources = sources.iter().map(|ne| Some(tensor(*ne))).collect();
         assert_eq!(multiply_accumulates(&Node::new(op, OpParams::default(), tensor(out), sources)), n);
-    }
-
-    #[test]
-    fn projections_count_all_results() {
-        let [q, k, v] = [[32, 2, 1, 1], [16, 2, 1, 1], [16, 2, 1, 1]].map(tensor);
-        let sources = [[64, 32, 1, 1], [64, 16, 1, 1], [64, 16, 1, 1], [64, 2, 1, 1]].map(|ne| Some(tensor(ne)));
-        let mut node = Node::new("MUL_MAT_QKV_ROPE", OpParams::default(), q, sources.to_vec());
-        node.further_outputs = vec![k, v];
-        assert_eq!(multiply_accumulates(&node), 64 * (32 + 16 + 16) * 2);
     }
 }

@@ -5,31 +5,17 @@
 //! count of uses says so), when the inputs of the vanished nodes still hold the same bytes where the fused node stands, and when
 //! the result is not written over an input that is still being read.
 //!
-//! The three projections of attention share their right operand, queries and keys are rotated, and there are three results:
-//! values and rotated queries are then written later than in the graph, so no one between may want them.
-//!
-//! What a group becomes is asked of the table of operations ([`aie_ops::Operation::stands_for`]). A group without a kernel is not fused.
+//! Which groups there are is asked of the table of operations ([`Form`]). A group without a kernel is not fused.
 
 use super::hazard::overlap;
 use crate::plan::graph::{Graph, GraphNode, TensorView};
-use aie_ops::{DataType, OpParams, table};
+use aie_ops::fused_form::{Form, Origin};
+use aie_ops::{DataType, table};
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// A matrix product in ggml's graphs.
-const MATMUL: &str = "MUL_MAT";
-
-/// A rotation by position.
-const ROPE: &str = "ROPE";
-
-/// The fused operation that stands for `parts`, in order, if the table has one.
-fn fused_for(parts: &[&'static str]) -> Option<&'static str> {
-    static FUSED: LazyLock<HashMap<Vec<&'static str>, &'static str>> = LazyLock::new(|| {
-        table::all().map(|op| (op.stands_for(), op.name())).filter(|(parts, _)| !parts.is_empty()).collect()
-    });
-    FUSED.get(parts).copied()
-}
+/// The forms of the table of operations.
+static FORMS: LazyLock<Vec<&'static Form>> = LazyLock::new(|| table::all().filter_map(|op| op.fused_form()).collect());
 
 /// A node to record.
 #[derive(Debug, Clone)]
@@ -49,12 +35,10 @@ impl<'a, T> Step<'a, T> {
     }
 }
 
-/// How many nodes the projections of attention are spread over at most.
-const REACH: usize = 12;
-
 /// A group that would be one dispatch, in the place of its last node.
 struct Group {
     fused: GraphNode,
+    form: &'static Form,
     /// Indices of the other nodes.
     members: Vec<usize>,
 }
@@ -65,10 +49,10 @@ pub fn fuse<T>(graph: &Graph, mut find: impl FnMut(&GraphNode) -> Option<T>) -> 
     let mut steps: Vec<Option<Step<T>>> = Vec::with_capacity(nodes.len());
     for (at, node) in nodes.iter().enumerate() {
         let free = |index: usize| matches!(&steps[index], Some(Step { nodes: 1, .. }));
-        let groups = [group(nodes, at, &free), attention(nodes, at, &free)];
-        let mut sound = groups.into_iter().flatten().filter(|group| sound(nodes, at, group));
+        let groups = FORMS.iter().filter_map(|form| group(nodes, at, form, &free));
+        let mut sound = groups.filter(|group| sound(nodes, at, group));
         let step = match sound.find_map(|group| Some((find(&group.fused)?, group))) {
-            Some((found, Group { fused, members })) => {
+            Some((found, Group { fused, members, .. })) => {
                 members.iter().for_each(|member| steps[*member] = None);
                 Step { node: Cow::Owned(fused), nodes: members.len() + 1, found: Some(found) }
             }
@@ -79,142 +63,86 @@ pub fn fuse<T>(graph: &Graph, mut find: impl FnMut(&GraphNode) -> Option<T>) -> 
     steps.into_iter().flatten().collect()
 }
 
-/// The group that ends with node `at`, by operations and connections alone.
-fn group(nodes: &[GraphNode], at: usize, free: &impl Fn(usize) -> bool) -> Option<Group> {
+/// The group of a form that ends with node `at`, by operations and connections alone.
+fn group(nodes: &[GraphNode], at: usize, form: &'static Form, free: &impl Fn(usize) -> bool) -> Option<Group> {
     let last = &nodes[at];
-    let source = |slot: usize| last.sources.get(slot).copied().flatten();
-    // The node that makes source `slot`, if only this node reads it.
-    let maker = |slot: usize| {
-        let source = source(slot)?;
-        let index = nodes[..at].iter().rposition(|node| node.output.id == source.id)?;
-        let found = &nodes[index];
-        let plain = !found.output.view && source.tensor.is_contiguous() && source.tensor.dtype == DataType::F32;
-        (plain && found.output.read_once && free(index)).then_some(index)
-    };
-    let fused = |op, params, sources: &[TensorView]| {
-        let sources = sources.iter().copied().map(Some).collect();
-        GraphNode { name: last.name.clone(), ..GraphNode::new(op, params, last.output, sources) }
-    };
-    if last.op == "MUL" {
-        let norm = maker(0)?;
-        let op = fused_for(&[nodes[norm].op, last.op])?;
-        let x = nodes[norm].sources.first().copied().flatten()?;
-        return Some(Group { fused: fused(op, nodes[norm].params, &[x, source(1)?]), members: vec![norm] });
-    }
-    if last.op == "ADD" {
-        let of = |slot| maker(slot).filter(|index| nodes[*index].op == MATMUL);
-        let (product, addend) = match (of(0), of(1)) {
-            (Some(product), _) => (product, source(1)?),
-            // A sum's second source may be repeated; a product in its place must not be.
-            (_, Some(product)) if source(0)?.tensor.ne == source(1)?.tensor.ne => (product, source(0)?),
-            _ => return None,
-        };
-        let [a, b] = operands(&nodes[product])?;
-        return Some(Group {
-            fused: fused(fused_for(&[MATMUL, last.op])?, nodes[product].params, &[a, b, addend]),
-            members: vec![product],
-        });
-    }
-    if let Some(op) = fused_for(&[MATMUL, MATMUL, last.op]) {
-        let (gate, values) = (maker(0)?, maker(1)?);
-        if gate == values || [gate, values].iter().any(|index| nodes[*index].op != MATMUL || hinted(&nodes[*index])) {
-            return None;
-        }
-        let ([a, x], [b, y]) = (operands(&nodes[gate])?, operands(&nodes[values])?);
-        let same = x.span == y.span && x.tensor == y.tensor;
-        return same.then(|| Group { fused: fused(op, last.params, &[a, b, x]), members: vec![gate, values] });
-    }
-    None
-}
-
-/// The projections to queries, keys and values with the rotations of the first two, when `at` is the last of the five.
-fn attention(nodes: &[GraphNode], at: usize, free: &impl Fn(usize) -> bool) -> Option<Group> {
-    let start = at.saturating_sub(REACH);
-    let first_source = |index: usize| nodes[index].sources.first().copied().flatten();
-    let f32s = |view: &TensorView| view.tensor.is_contiguous() && view.tensor.dtype == DataType::F32;
-    // The product that a rotation takes, which gets there by way of a view.
-    let rotated = |rotation: usize| {
-        let source = first_source(rotation)?;
-        let index = (start..rotation).rev().find(|index| nodes[*index].output.span == source.span)?;
-        let vanishes = nodes[index].output.read_once && source.read_once && !nodes[index].output.view;
-        (nodes[index].op == MATMUL && vanishes && f32s(&source) && free(index)).then_some(index)
-    };
-    let last = match nodes[at].op {
-        ROPE => rotated(at)?,
-        MATMUL => at,
-        _ => return None,
-    };
-    let [_, x] = operands(&nodes[last])?;
-    let of_x = |index: &usize| {
-        let node = &nodes[*index];
-        let plain = node.op == MATMUL && !hinted(node) && f32s(&node.output) && (*index == at || free(*index));
-        plain && operands(node).is_some_and(|[a, y]| a.weights && y.id == x.id && y.tensor == x.tensor)
-    };
-    let products: Vec<usize> = (start..=at).filter(of_x).collect();
-    let rotations: Vec<(usize, usize)> = (start..=at)
-        .filter(|index| nodes[*index].op == ROPE && (*index == at || free(*index)))
-        .filter_map(|index| Some((index, rotated(index).filter(|product| products.contains(product))?)))
-        .collect();
-    let (&[_, _, _], &[(q, query), (k, key)]) = (&products[..], &rotations[..]) else { return None };
-    let value = *products.iter().find(|index| ![query, key].contains(index))?;
-    let angles = |index: usize| nodes[index].sources[1..].iter().flatten().map(|s| (s.id, s.span)).collect::<Vec<_>>();
-    if nodes[q].params != nodes[k].params || angles(q) != angles(k) || query == key {
+    if form.parts.last()?.op != last.op {
         return None;
     }
-    let weights = |index: usize| nodes[index].sources[0];
-    let mut sources = vec![weights(query), weights(key), weights(value), Some(x)];
-    sources.extend(&nodes[q].sources[1..]);
-    let fused = GraphNode {
-        name: nodes[q].name.clone(),
-        further_outputs: vec![nodes[k].output, nodes[value].output],
-        ..GraphNode::new(fused_for(&[MATMUL, MATMUL, MATMUL, ROPE, ROPE])?, nodes[q].params, nodes[q].output, sources)
-    };
-    let mut members = vec![query, q, key, k, value];
-    members.retain(|member| *member != at);
-    (members.len() == 4).then_some(Group { fused, members })
+    matched(nodes, at, form, free, false).or_else(|| {
+        let extents = |slot: usize| last.sources.get(slot).copied().flatten().map(|source| source.tensor.ne);
+        // A sum's second source may be repeated; what takes its place must not be.
+        let may = form.commutes && extents(0) == extents(1);
+        may.then(|| matched(nodes, at, form, free, true)).flatten()
+    })
 }
 
-/// The two sources of a product.
-fn operands(node: &GraphNode) -> Option<[TensorView; 2]> {
-    Some([node.sources.first().copied().flatten()?, node.sources.get(1).copied().flatten()?])
+/// The same with the last node's two sources as they are, or `exchanged`.
+fn matched(
+    nodes: &[GraphNode],
+    at: usize,
+    form: &'static Form,
+    free: &impl Fn(usize) -> bool,
+    exchanged: bool,
+) -> Option<Group> {
+    let final_part = form.parts.len() - 1;
+    let mut found = vec![None; form.parts.len()];
+    let mut sources: Vec<Option<TensorView>> = vec![None; form.sources()];
+    found[final_part] = Some(at);
+    for (index, part) in form.parts.iter().enumerate().rev() {
+        let reader = found[index]?;
+        let node = &nodes[reader];
+        let inputs = &node.sources;
+        if !form.takes_parameters(index, &node.params) || inputs.iter().skip(part.sources.len()).any(Option::is_some) {
+            return None;
+        }
+        for (slot, from) in part.sources.iter().enumerate() {
+            let slot = if exchanged && index == final_part { part.sources.len() - 1 - slot } else { slot };
+            let input = inputs.get(slot).copied().flatten()?;
+            match *from {
+                Origin::Source(place) => match sources[place] {
+                    Some(same) if same.span == input.span && same.tensor == input.tensor => {}
+                    Some(_) => return None,
+                    None => sources[place] = Some(input),
+                },
+                Origin::Made(earlier) => {
+                    let maker = maker(nodes, reader, &input, free)
+                        .filter(|maker| nodes[*maker].op == form.parts[earlier].op && !found.contains(&Some(*maker)));
+                    found[earlier] = Some(maker?);
+                }
+            }
+        }
+    }
+    let found = found.into_iter().collect::<Option<Vec<usize>>>()?;
+    let params = nodes[found[form.parameters]].params;
+    let fused = GraphNode::new(form.name, params, nodes[at].output, sources);
+    let members = found[..final_part].to_vec();
+    Some(Group { fused: GraphNode { name: nodes[at].name.clone(), ..fused }, form, members })
 }
 
-/// Whether a product carries more than a wish for precision, which is met always: the second parameter is a hint.
-fn hinted(node: &GraphNode) -> bool {
-    node.params != OpParams(std::array::from_fn(|index| if index == 0 { node.params.int(0) } else { 0 }))
+/// The node that makes a source of node `at`, if nothing else reads it.
+fn maker(nodes: &[GraphNode], at: usize, source: &TensorView, free: &impl Fn(usize) -> bool) -> Option<usize> {
+    let index = nodes[..at].iter().rposition(|node| node.output.id == source.id)?;
+    let output = &nodes[index].output;
+    let plain = !output.view && source.tensor.is_contiguous() && source.tensor.dtype == DataType::F32;
+    (plain && output.read_once && free(index)).then_some(index)
 }
 
 /// Whether the fused node computes the same where it stands.
 fn sound(nodes: &[GraphNode], at: usize, group: &Group) -> bool {
-    let Group { fused, members } = group;
+    let Group { fused, form, members } = group;
     let moved = members.iter().all(|member| {
         let mut passed = (member + 1..at).filter(|index| !members.contains(index)).map(|index| &nodes[index]);
-        let node = &nodes[*member];
-        let survives = fused.outputs().any(|output| output.span == node.output.span && output.id == node.output.id);
         passed.all(|passed| {
             let written = passed.output.span.range();
-            let result = node.output.span.range();
-            let wanted =
-                overlap(&written, &result) || passed.inputs().any(|input| overlap(&input.span.range(), &result));
-            let changed = node.inputs().any(|input| overlap(&input.span.range(), &written));
-            !(changed || survives && wanted)
+            !nodes[*member].inputs().any(|input| overlap(&input.span.range(), &written))
         })
     });
-    // A norm reads a row, and a sum an element, before it is written. Operands of a product are read again and again.
-    let once: &[usize] = match fused.op {
-        "MUL_MAT_ADD" => &[2],
-        op if op.starts_with(MATMUL) => &[],
-        _ => &[0],
-    };
-    let outputs: Vec<&TensorView> = fused.outputs().collect();
-    let kept = outputs.iter().enumerate().all(|(index, output)| {
-        let apart = outputs[..index].iter().all(|other| !overlap(&other.span.range(), &output.span.range()));
-        apart
-            && fused.sources.iter().enumerate().all(|(slot, input)| {
-                let Some(input) = input else { return true };
-                let in_place = input.span == output.span && input.tensor == output.tensor;
-                !overlap(&input.span.range(), &output.span.range()) || in_place && once.contains(&slot)
-            })
+    let result = &fused.output;
+    let kept = fused.sources.iter().enumerate().all(|(slot, input)| {
+        let Some(input) = input else { return true };
+        let in_place = input.span == result.span && input.tensor == result.tensor;
+        !overlap(&input.span.range(), &result.span.range()) || in_place && form.in_place.contains(&slot)
     });
     moved && kept
 }
@@ -223,7 +151,7 @@ fn sound(nodes: &[GraphNode], at: usize, group: &Group) -> bool {
 mod tests {
     use super::*;
     use crate::memory::host_memory::HostSpan;
-    use aie_ops::Tensor;
+    use aie_ops::{OpParams, Tensor};
 
     /// A graph in made-up memory: every tensor has a page of its own unless a test says otherwise.
     #[derive(Default)]
@@ -261,55 +189,16 @@ mod tests {
         }
     }
 
-    fn reshaped(view: TensorView, ne: [usize; 4]) -> TensorView {
-        TensorView { id: view.id + 1000, tensor: Tensor::contiguous(view.tensor.dtype, ne), view: true, ..view }
-    }
-
-    /// One layer's beginning: norm, projections, rotations. `change` may spoil it.
-    fn attention_layer(change: impl Fn(&mut Vec<GraphNode>)) -> Vec<(&'static str, usize)> {
+    /// A layer's beginning: norm, weights, and a projection.
+    #[test]
+    fn a_norm_joins_its_weights_and_not_what_takes_it() {
         let mut graph = Builder::default();
         let (x, scale) = (graph.tensor(DataType::F32, [64, 2, 1, 1]), graph.tensor(DataType::F32, [64, 1, 1, 1]));
-        let positions = graph.tensor(DataType::I32, [2, 1, 1, 1]);
-        let [wq, wk, wv] = [32, 16, 16].map(|rows| graph.weights(64, rows));
+        let weights = graph.weights(64, 32);
         let norm = graph.node("RMS_NORM", x.tensor.ne, &[x]);
-        let scaled = TensorView { read_once: false, ..graph.node("MUL", x.tensor.ne, &[norm, scale]) };
-        let q = graph.node("MUL_MAT", [32, 2, 1, 1], &[wq, scaled]);
-        graph.node("ROPE", [16, 2, 2, 1], &[reshaped(q, [16, 2, 2, 1]), positions]);
-        let v = graph.node("MUL_MAT", [16, 2, 1, 1], &[wv, scaled]);
-        // As ggml's allocator does: the queries' product is not needed any more.
-        let last = graph.nodes.last_mut().unwrap();
-        // SAFETY: the memory is never accessed.
-        last.output.span = unsafe { HostSpan::new(q.span.address(), v.span.length()) };
-        let k = graph.node("MUL_MAT", [16, 2, 1, 1], &[wk, scaled]);
-        graph.node("ROPE", [16, 1, 2, 1], &[reshaped(k, [16, 1, 2, 1]), positions]);
-        for node in graph.nodes.iter_mut().filter(|node| node.op == ROPE) {
-            (node.params.0[1], node.params.0[5]) = (16, 10_000f32.to_bits().cast_signed());
-        }
-        change(&mut graph.nodes);
-        graph.fused()
-    }
-
-    const APART: [(&str, usize); 6] =
-        [("RMS_NORM_MUL", 2), ("MUL_MAT", 1), ("ROPE", 1), ("MUL_MAT", 1), ("MUL_MAT", 1), ("ROPE", 1)];
-
-    #[test]
-    fn projections_and_rotations_are_one_dispatch() {
-        assert_eq!(attention_layer(|_| ()), [("RMS_NORM_MUL", 2), ("MUL_MAT_QKV_ROPE", 5)]);
-    }
-
-    #[test]
-    fn projections_stay_apart_when_somebody_else_wants_a_value() {
-        assert_eq!(attention_layer(|nodes| nodes[2].output.read_once = false), APART);
-        assert_eq!(attention_layer(|nodes| nodes[6].params.0[5] += 1), APART);
-        assert_eq!(attention_layer(|nodes| nodes[4].sources[0].as_mut().unwrap().weights = false), APART);
-        // A node between reads the rotated queries, which would come too late.
-        let early = attention_layer(|nodes| {
-            let mut reader = nodes[3].clone();
-            (reader.op, reader.sources) = ("SQR", vec![Some(nodes[3].output)]);
-            reader.output = TensorView { id: 99, ..nodes[0].output };
-            nodes.insert(4, reader);
-        });
-        assert!(early.iter().all(|(op, _)| *op != "MUL_MAT_QKV_ROPE"), "{early:?}");
+        let scaled = graph.node("MUL", x.tensor.ne, &[norm, scale]);
+        graph.node("MUL_MAT", [32, 2, 1, 1], &[weights, scaled]);
+        assert_eq!(graph.fused(), [("RMS_NORM_MUL", 2), ("MUL_MAT", 1)]);
     }
 
     /// A layer's end: a gated product and the sum with what came before.
@@ -332,6 +221,35 @@ mod tests {
         // In place: the sum goes where the residual is, element by element.
         let in_place = gated_layer(|nodes| nodes[4].output.span = nodes[4].sources[0].unwrap().span);
         assert_eq!(in_place, [("MUL_MAT_SWIGLU", 3), ("MUL_MAT_ADD", 2)]);
+    }
+
+    #[test]
+    fn what_a_form_does_not_say_stays_apart() {
+        let apart = [("MUL_MAT", 1), ("MUL_MAT", 1), ("SWIGLU", 1)];
+        // Somebody else reads the gate's product.
+        assert_eq!(gated_layer(|nodes| nodes[0].output.read_once = false)[..3], apart);
+        // Two right operands, parameters that a product's fused form does not have, and a third source.
+        let operands = gated_layer(|nodes| nodes[1].sources[1] = nodes[4].sources[0]);
+        assert_eq!(operands[..3], apart);
+        assert_eq!(gated_layer(|nodes| nodes[1].params.0[1] = 1)[..3], apart);
+        let third = gated_layer(|nodes| {
+            let x = nodes[0].sources[1];
+            nodes[1].sources.push(x);
+        });
+        assert_eq!(third[..3], apart);
+        // A wish for precision is met always.
+        assert_eq!(gated_layer(|nodes| nodes[1].params.0[0] = 10)[0], ("MUL_MAT_SWIGLU", 3));
+        // A bias comes behind a product only: in front of it, it would be repeated.
+        let bias = |order: [usize; 2]| {
+            gated_layer(move |nodes| {
+                let [residual, product] = [0, 1].map(|slot| nodes[4].sources[slot].unwrap());
+                let row = Tensor::contiguous(DataType::F32, [64, 1, 1, 1]);
+                let sources = [TensorView { tensor: row, ..residual }, product];
+                nodes[4].sources = order.map(|slot| Some(sources[slot])).to_vec();
+            })
+        };
+        assert_eq!(bias([1, 0])[1..], [("MUL_MAT_ADD", 2)]);
+        assert_eq!(bias([0, 1])[1..], [("MUL_MAT", 1), ("ADD", 1)]);
     }
 
     #[test]

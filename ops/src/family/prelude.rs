@@ -1,7 +1,7 @@
 //! What every family is written with: the trait and its types, the rules and the frame of kernels.
 
 pub(super) use super::cpu::element::{is_plain, load, load_one, load_row, read, read_row, store, write};
-pub(super) use super::cpu::kernel::{KernelInput, arguments, in_range, kernel, kernel_of_all};
+pub(super) use super::cpu::kernel::{KernelInput, arguments, in_range, kernel};
 pub(super) use super::cpu::map::{as_one_row, fill_rows, map, map_pieces, map_row_bytes, map_rows};
 pub(super) use super::cpu::rows::{
     PARALLEL_WORK, Row, Scratch, disjoint_rows, for_each_piece, for_each_row, vectorised,

@@ -98,14 +98,7 @@ pub fn kernel<F>(node: &Node, unread: Option<usize>, body: F) -> Arc<dyn HostFun
 where
     F: Fn(&[&[u8]], &mut [u8]) -> Result<(), HostFunctionError> + Send + Sync + 'static,
 {
-    kernel_of_all(node, unread, move |inputs, outputs| body(inputs, outputs[0]))
-}
-
-/// As [`kernel`], with all outputs of the node, in order.
-pub fn kernel_of_all<F>(node: &Node, unread: Option<usize>, body: F) -> Arc<dyn HostFunction>
-where
-    F: Fn(&[&[u8]], &mut [&mut [u8]]) -> Result<(), HostFunctionError> + Send + Sync + 'static,
-{
+    let body = move |inputs: &[&[u8]], outputs: &mut [&mut [u8]]| body(inputs, outputs[0]);
     Arc::new(Reference { signature: Signature::new(node, unread), body })
 }
 
