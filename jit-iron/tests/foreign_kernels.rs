@@ -47,11 +47,7 @@ impl Stream {
     fn new(arch: &Arch, columns: usize) -> Self {
         let aie2 = arch.name == "aie2";
         let columns = columns as u8;
-        let header = if aie2 {
-            Header { generation: 3, rows: 6, columns: columns, mem_tile_rows: 1 }
-        } else {
-            Header { generation: 4, rows: 6, columns: columns, mem_tile_rows: 1 }
-        };
+        let header = Header { generation: if aie2 { 3 } else { 4 }, rows: 6, columns, mem_tile_rows: 1 };
         Self { writer: InstructionWriter::new(header), burst: if aie2 { 2 } else { 3 } }
     }
 

@@ -27,6 +27,8 @@ pub enum Tag {
     SoftwareKernels,
     /// The device heap can be allocated from, so that it can be exhausted.
     HeapAllocation,
+    /// Machine code runs: there are tables of the generation's instructions.
+    MachineCode,
 }
 
 impl Display for Tag {
@@ -41,6 +43,7 @@ impl Display for Tag {
             Self::MemoryCap => "a driver whose data pool can be capped (`memory=BYTES`)",
             Self::SoftwareKernels => "kernels that run in software",
             Self::HeapAllocation => "a device heap that can be allocated from",
+            Self::MachineCode => "a generation with instruction tables",
         })
     }
 }

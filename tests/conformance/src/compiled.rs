@@ -80,12 +80,17 @@ const SOURCE_FILLED: u8 = 1;
 const RESULT_FREE: u8 = 2;
 const RESULT_FILLED: u8 = 3;
 
+/// The instructions of a generation's cores, if there are tables of them.
+pub fn isa(arch: &Arch) -> Option<&'static Isa> {
+    arch.instruction_set.as_deref().and_then(Isa::for_arch)
+}
+
 /// The kernel that adds `addend`, below 64, to `blocks` times [`BLOCK_WORDS`] words: argument 0 is the source, argument 1 the result.
 ///
 /// # Panics
 /// When there are no instruction tables of the generation, or more blocks than one buffer descriptor has words for.
 pub fn add(arch: &Arch, addend: u8, blocks: usize) -> KernelArtifact {
-    let isa = Isa::for_arch(&arch.name).unwrap_or_else(|| panic!("no instruction tables of `{}`", arch.name));
+    let isa = isa(arch).unwrap_or_else(|| panic!("no instruction tables of `{}`", arch.name));
     let mut code = isa.assemble(&TEXT.replace("ADDEND", &addend.to_string())).expect("a program");
     code.resize(code.len().next_multiple_of(4), 0);
     let code: Vec<u32> = code.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect();

@@ -128,8 +128,8 @@ pub const CASES: &[Case] = table! {
         failing_kernels_fail_the_submission: [SoftwareKernels],
         work_goes_on_after_a_failure: [SoftwareKernels],
         dependents_of_a_failure_fail: [SoftwareKernels],
-        machine_code_computes,
-        machine_code_uses_many_buffers,
+        machine_code_computes: [MachineCode],
+        machine_code_uses_many_buffers: [MachineCode],
         unknown_designs_time_out: [SoftwareKernels],
         large_arguments,
     }

@@ -1,7 +1,7 @@
 //! Every case on the simulated NPU, in each of its modes and for each generation, those of `AIE_HAL_ARCH_PATH` included. The mock has no exclusions, and each case applies to one mode at least.
 
 use aie_conformance::kernels::TestExecutor;
-use aie_conformance::{Backend, CASES, Tag};
+use aie_conformance::{Backend, CASES, Tag, compiled};
 use aie_driver_mock::MockDriver;
 use aie_hal::ArchRegistry;
 use std::sync::Arc;
@@ -37,9 +37,11 @@ const MALFORMED: &[&str] = &[
 /// A mode; `parameters` are those of its URI.
 fn mock(arches: &ArchRegistry, arch: &str, mode: &str, parameters: &str, coherence: Tag) -> Backend {
     let driver = MockDriver::new(Arc::new(TestExecutor)).with_registry(arches.clone());
+    let has_tables = arches.get(arch).is_some_and(|arch| compiled::isa(&arch).is_some());
     Backend::new(format!("mock_{arch}_{mode}"), Arc::new(driver), format!("mock:{arch}{parameters}"))
         .tags(TAGS)
         .tags(&[coherence])
+        .tags(if has_tables { &[Tag::MachineCode] } else { &[] })
         .malformed_parameters(MALFORMED)
 }
 

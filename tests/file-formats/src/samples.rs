@@ -129,7 +129,8 @@ pub fn writers(arch: &Arch) -> Result<Vec<Sample>> {
 /// Both designs of native kernels with a dispatch that uses all their channels. What their cores execute does not matter here.
 pub fn designs(arch: &Arch) -> Result<Vec<Sample>> {
     let columns = u8::try_from(arch.array.columns)?;
-    let program = Isa::for_arch(&arch.name).context("no instruction tables")?.assemble("nop")?;
+    let program =
+        arch.instruction_set.as_deref().and_then(Isa::for_arch).context("no instruction tables")?.assemble("nop")?;
     let elements = Elements::new(arch, columns, &program, &[])?;
     let flow = |argument, lane: u8| Flow {
         cut: (1024, 2),

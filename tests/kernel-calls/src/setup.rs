@@ -174,11 +174,8 @@ impl Probe {
     /// An empty PDI and an empty stream of instructions for this device.
     pub fn empty_kernel(&mut self) -> (Vec<u8>, Vec<u8>) {
         // npu1 has five columns.
-        let header = if self.array().1 <= 5 {
-            Header { generation: 3, rows: 6, columns: 1, mem_tile_rows: 1 }
-        } else {
-            Header { generation: 4, rows: 6, columns: 1, mem_tile_rows: 1 }
-        };
+        let generation = if self.array().1 <= 5 { 3 } else { 4 };
+        let header = Header { generation, rows: 6, columns: 1, mem_tile_rows: 1 };
         let pdi = pdi::write(CdoBuilder::new().nop(&[])).unwrap_or_default();
         (pdi, InstructionWriter::new(header).finish().unwrap_or_default())
     }

@@ -1,6 +1,7 @@
 //! Listing devices, opening what was listed, and what an open device says about itself.
 
 use crate::backend::Tag;
+use crate::compiled;
 use crate::expect::{self, expect_match};
 use crate::rig::Context;
 use aie_hal::{DeviceListing, DeviceUri, DriverError};
@@ -94,6 +95,8 @@ pub fn tags_match_the_device(context: &Context) {
     expect::equal("tag NonCoherent", context.backend.has(Tag::NonCoherent), !coherent);
     let imports = context.shared().device.info().import_obstacle.is_none();
     expect::equal("tag FileImport", context.backend.has(Tag::FileImport), imports);
+    let has_tables = compiled::isa(context.shared().device.arch()).is_some();
+    expect::equal("tag MachineCode", context.backend.has(Tag::MachineCode), has_tables);
     let parameters = [(Tag::SeveralDevices, "devices=2"), (Tag::MemoryCap, "memory=67108864")];
     for (tag, parameter) in parameters {
         let result = context.driver().open(&context.uri(&[parameter]));

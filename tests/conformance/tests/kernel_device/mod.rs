@@ -8,8 +8,14 @@ use aie_hal::ArchRegistry;
 use std::sync::Arc;
 
 /// Fault plans in the URI are not there: the simulated kernel device has plans of its own (`cargo xtask faults`).
-const TAGS: &[Tag] =
-    &[Tag::NonCoherent, Tag::SeveralDevices, Tag::MemoryCap, Tag::SoftwareKernels, Tag::HeapAllocation];
+const TAGS: &[Tag] = &[
+    Tag::NonCoherent,
+    Tag::SeveralDevices,
+    Tag::MemoryCap,
+    Tag::SoftwareKernels,
+    Tag::HeapAllocation,
+    Tag::MachineCode,
+];
 
 /// Parameters the driver knows, with values it has to reject.
 const MALFORMED: &[&str] = &[
