@@ -10,6 +10,7 @@ mod device;
 #[allow(dead_code, reason = "the example that shares it has prompts, too")]
 mod model;
 
+use aie_jit_native::{NativeCompiler, Products};
 use count::Counted;
 use std::fmt::Write as _;
 
@@ -22,13 +23,16 @@ const KEPT: &str = include_str!("data/token-operations.tsv");
 #[test]
 fn operations_of_a_decoded_token_are_those_that_are_kept() {
     let mut found = String::from("model\toperations\tcharged operations\tkernels\tdispatches\tPDIs\tcontexts\n");
-    for model in model::ALL {
-        let counted =
-            Counted::of(model, KEYS, &device::aie2()).unwrap_or_else(|error| panic!("{}: {error}", model.name));
-        let Counted { operations, charged_operations, kernels, dispatches, pdis, contexts } = counted;
+    for (model, products) in model::ALL.iter().flat_map(|model| [(model, Products::Product), (model, Products::Rings)])
+    {
+        let compiler = NativeCompiler::default().with_products(products);
+        let counted = Counted::of(model, KEYS, &compiler, &device::aie2());
+        let Counted { operations, charged_operations, kernels, dispatches, pdis, contexts } =
+            counted.unwrap_or_else(|error| panic!("{}: {error}", model.name));
+        let family = if products == Products::Rings { ", rings" } else { "" };
         let _ = writeln!(
             found,
-            "{}\t{operations}\t{charged_operations}\t{kernels}\t{dispatches}\t{pdis}\t{contexts}",
+            "{}{family}\t{operations}\t{charged_operations}\t{kernels}\t{dispatches}\t{pdis}\t{contexts}",
             model.name
         );
     }

@@ -1,8 +1,8 @@
 //! What the command processor gets for a decoded token, by the files of its kernels: nothing is executed.
 
-use crate::model::Model;
+use crate::model::{Kind, Model};
 use aie_hal::Arch;
-use aie_jit_native::families;
+use aie_jit_native::NativeCompiler;
 use aie_jit_native::kit::NativeError;
 use serde::Serialize;
 use std::collections::HashSet;
@@ -29,15 +29,21 @@ impl Counted {
     ///
     /// # Errors
     /// When there is no kernel for a node.
-    pub fn of(model: &Model, keys: usize, arch: &Arch) -> Result<Self, NativeError> {
-        let (mut found, mut pdis) = (Self { dispatches: model.dispatches(), ..Self::default() }, HashSet::new());
+    pub fn of(model: &Model, keys: usize, compiler: &NativeCompiler, arch: &Arch) -> Result<Self, NativeError> {
+        let (mut found, mut pdis) = (Self::default(), HashSet::new());
+        let (mut of_products, mut others) = (HashSet::new(), HashSet::new());
         for kernel in model.kernels(keys) {
-            let artifact = families::build(&(kernel.node)(kernel.size, 1), arch)?;
+            let artifact = compiler.build(&(kernel.node)(kernel.size, 1), arch)?;
             found.operations += artifact.operation_count() as u64 * kernel.times;
             found.charged_operations += artifact.charged_operations() * kernel.times;
             found.kernels += kernel.times;
             pdis.insert(*artifact.digest());
+            match kernel.kind {
+                Kind::Product => _ = of_products.insert(*artifact.digest()),
+                _ => _ = others.insert(*artifact.digest()),
+            }
         }
+        found.dispatches = model.dispatches(of_products.is_disjoint(&others));
         found.pdis = pdis.len() as u64;
         found.contexts = found.pdis.div_ceil(arch.limits.pdis_per_context as u64);
         Ok(found)

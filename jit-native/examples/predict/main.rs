@@ -16,6 +16,7 @@ mod published;
 mod zeros;
 
 use aie_hal::Arch;
+use aie_jit_native::{NativeCompiler, Products};
 use clap::Parser;
 use costs::{Costs, Counts, Given, SETTINGS, Terms};
 use count::Counted;
@@ -33,6 +34,7 @@ const JOINED_CHAIN: u64 = 31;
 #[command(after_help = "Examples:
   cargo xtask predict
   cargo xtask predict --model SmolLM2-135M --prompt 0
+  cargo xtask predict --products rings --prompt 0
   cargo xtask predict --bytes-per-second 15e9 --operation-ns 145 --hertz 1.0e9 --json
 
 Nothing was measured on an NPU. Values that are given take the place of published ones, at both ends of their ranges.")]
@@ -58,9 +60,18 @@ struct Arguments {
     /// Clock of the array
     #[arg(long, value_name = "F", value_parser = number)]
     hertz: Option<u64>,
+    /// Family of the products of a decoded token: `product`, or `rings` where it takes them
+    #[arg(long, value_name = "FAMILY", default_value = "product", value_parser = family_of_products)]
+    products: Products,
     /// Print JSON: a list with an entry for each model
     #[arg(long)]
     json: bool,
+}
+
+fn family_of_products(text: &str) -> Result<Products, String> {
+    let all = [("product", Products::Product), ("rings", Products::Rings)];
+    let found = all.into_iter().find(|(name, _)| *name == text).map(|(_, products)| products);
+    found.ok_or_else(|| format!("`{text}` is not valid; possible: product, rings"))
 }
 
 /// A number above 0, perhaps with an exponent.
@@ -165,10 +176,11 @@ fn predict(
     arch: &Arch,
     costs: &[Costs; 3],
 ) -> Result<Prediction, Box<dyn Error>> {
-    let counted = Counted::of(model, arguments.keys, arch)?;
+    let compiler = NativeCompiler::default().with_products(arguments.products);
+    let counted = Counted::of(model, arguments.keys, &compiler, arch)?;
     let (mut counts, mut rows) = (Counts::default(), Vec::new());
     for kernel in model.kernels(arguments.keys) {
-        let measured = measure(&kernel, 1, arch)?;
+        let measured = measure(&kernel, 1, &compiler, arch)?;
         counts.add(&kernel, &measured);
         rows.push((kernel, measured));
     }
@@ -204,7 +216,7 @@ fn predict(
 fn prompt(model: &Model, tokens: usize, arch: &Arch, costs: &[Costs; 3]) -> Result<Prompt, Box<dyn Error>> {
     let (mut counts, mut macs) = (Counts::default(), 0);
     for (kernel, each) in model.products() {
-        let measured = measure(&kernel, tokens, arch)?;
+        let measured = measure(&kernel, tokens, &NativeCompiler::default(), arch)?;
         counts.add(&kernel, &measured);
         macs += each * tokens as u64 * kernel.times;
     }

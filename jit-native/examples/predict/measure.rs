@@ -5,8 +5,7 @@ use crate::zeros::run;
 use aie_hal::Arch;
 use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::extent::Traffic;
-use aie_jit_native::codegen::LoopForm;
-use aie_jit_native::families;
+use aie_jit_native::NativeCompiler;
 use std::error::Error;
 
 /// Kernels that read up to so many bytes are emulated whole; parts of larger ones read up to so many.
@@ -37,14 +36,19 @@ pub struct Measured {
 ///
 /// # Errors
 /// When there is no such kernel.
-pub fn measure(kernel: &Kernel, columns: usize, arch: &Arch) -> Result<Measured, Box<dyn Error>> {
-    let whole = families::build(&(kernel.node)(kernel.size, columns), arch)?;
+pub fn measure(
+    kernel: &Kernel,
+    columns: usize,
+    compiler: &NativeCompiler,
+    arch: &Arch,
+) -> Result<Measured, Box<dyn Error>> {
+    let whole = compiler.build(&(kernel.node)(kernel.size, columns), arch)?;
     let size = match kernel.bytes <= WHOLE_BYTES {
         true => kernel.size,
         false => ((kernel.size as u64 * PART_BYTES / kernel.bytes) as usize / UNIT).max(1) * UNIT,
     };
     let part = columns.min(COLUMNS);
-    let timing = run(&(kernel.node)(size, part), LoopForm::Hardware)?;
+    let timing = run(&(kernel.node)(size, part), compiler)?;
     // Kernels without a size are emulated whole.
     let factor = kernel.size.max(1) as f64 / size.max(1) as f64 * columns as f64 / part as f64;
     let scale = |count: u64| (count as f64 * factor) as u64;

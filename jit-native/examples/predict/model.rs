@@ -153,9 +153,9 @@ impl Model {
     }
 
     /// Dispatches of a decoded token. Neighbours with one PDI are joined, which leaves four a layer and three others
-    /// (docs/native-copies.md).
-    pub fn dispatches(&self) -> u64 {
-        4 * self.layers + 3
+    /// (docs/native-copies.md); where products have a PDI of their own, each of three groups of them divides what is beside it.
+    pub fn dispatches(&self, products_are_apart: bool) -> u64 {
+        (if products_are_apart { 10 } else { 4 }) * self.layers + 3
     }
 
     /// The products of a layer, with the multiply-accumulates of a column.

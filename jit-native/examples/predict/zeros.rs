@@ -2,8 +2,7 @@
 
 use crate::device::{Device, aie2};
 use aie_emulator::Timing;
-use aie_jit_native::codegen::LoopForm;
-use aie_jit_native::families;
+use aie_jit_native::NativeCompiler;
 use aie_ops::Node;
 use std::error::Error;
 
@@ -11,8 +10,8 @@ use std::error::Error;
 ///
 /// # Errors
 /// When there is no such kernel.
-pub fn run(node: &Node, loops: LoopForm) -> Result<Timing, Box<dyn Error>> {
-    let kernel = families::build(node, &loops.on(&aie2()))?;
+pub fn run(node: &Node, compiler: &NativeCompiler) -> Result<Timing, Box<dyn Error>> {
+    let kernel = compiler.build(node, &aie2())?;
     let mut buffers: Vec<Vec<u8>> = node.arguments().map(|tensor| vec![0; tensor.span_bytes()]).collect();
     Ok(Device::new(&kernel).run(&kernel, buffers.iter_mut().map(Vec::as_mut_slice).collect()))
 }

@@ -1,11 +1,12 @@
 //! How fast native kernels are: cycles of whole dispatches on the emulated array, and of loops from the schedule. The tables of
 //! docs/native-elements.md, native-attention.md and native-products.md are from it.
 //!
-//!     cargo run --release -p aie-jit-native --example rates -- [jnz] [loops] [few] [many [COLUMNS] [ROWSxELEMENTS]] [elements] [attention] [published]
+//!     cargo run --release -p aie-jit-native --example rates -- [jnz] [loops] [few] [rings] [many [COLUMNS] [ROWSxELEMENTS]] [elements] [attention] [published]
 //!
 //! - `jnz`: kernels whose loops branch back ([`LoopForm::Jnz`]) instead of those with hardware loops.
 //! - `loops`: the loops of products.
 //! - `few`: products with one column, which memory bounds: bytes of weights a cycle.
+//! - `rings`: the same products on chains that never end, and their loops.
 //! - `many`: products of models' shapes, or those of the one given, with COLUMNS columns (512 unless given): the share of the
 //!   array's multiply-accumulates.
 //! - `elements`: elements and rows, `attention`: one token.
@@ -33,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let shape = shape.map(|index| given.remove(index));
     let jnz = given.iter().position(|word| word == "jnz").map(|index| given.remove(index));
     let form = if jnz.is_some() { LoopForm::Jnz } else { LoopForm::Hardware };
-    const SECTIONS: [&str; 6] = ["loops", "few", "many", "elements", "attention", "published"];
+    const SECTIONS: [&str; 7] = ["loops", "few", "rings", "many", "elements", "attention", "published"];
     if let Some(other) = given.iter().find(|word| !SECTIONS.contains(&word.as_str())) {
         let shapes = products::SHAPES.map(|(name, _)| name).join(", ");
         return Err(format!(
@@ -46,6 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         match section {
             "loops" => products::loops(form)?,
             "few" => products::few(form)?,
+            "rings" => products::rings(form)?,
             "many" => products::many(form, columns, shape.as_deref())?,
             "elements" => others::elements(form)?,
             "attention" => others::attention(form)?,

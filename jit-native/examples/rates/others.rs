@@ -1,6 +1,7 @@
 //! Elements, rows, and attention.
 
 use crate::zeros::run;
+use aie_jit_native::NativeCompiler;
 use aie_jit_native::codegen::LoopForm;
 use aie_ops::{DataType, Node, OpParams, Tensor};
 use std::error::Error;
@@ -39,7 +40,7 @@ pub fn elements(form: LoopForm) -> Result<(), Box<dyn Error>> {
 }
 
 fn print(form: LoopForm, node: &Node) -> Result<(), Box<dyn Error>> {
-    let (cycles, count) = (run(node, form)?.cycles, node.output.elements());
+    let (cycles, count) = (run(node, &NativeCompiler::with_loops(form))?.cycles, node.output.elements());
     let dtype = node.output.dtype;
     println!(
         "  {:<12} {count:>6} {dtype:<4} {cycles:>8} cycles, {:.2} an element",
@@ -62,7 +63,10 @@ pub fn attention(form: LoopForm) -> Result<(), Box<dyn Error>> {
             let mask = Tensor::contiguous(DataType::F16, [*keys, 1, 1, 1]);
             let sources = vec![f32s([elements, 1, heads, 1]), cache, cache, mask];
             let scale = 1.0 / (elements as f32).sqrt();
-            let timing = run(&node("FLASH_ATTN_EXT", scale, f32s([elements, heads, 1, 1]), sources), form)?;
+            let timing = run(
+                &node("FLASH_ATTN_EXT", scale, f32s([elements, heads, 1, 1]), sources),
+                &NativeCompiler::with_loops(form),
+            )?;
             let bytes = 2 * cache.span_bytes();
             println!(
                 "  {model} {keys:>5} keys {:>8} cycles, {:.1} bytes of keys and values a cycle; bound: {}",

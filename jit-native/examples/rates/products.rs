@@ -4,6 +4,7 @@ use crate::device::aie2;
 use crate::zeros::run;
 use aie_jit_native::codegen::LoopForm;
 use aie_jit_native::families;
+use aie_jit_native::{NativeCompiler, Products};
 use aie_ops::DataType::{self, BF16, F32, I8, I32, Q4_0, Q4_1, Q4_K, Q6_K, Q8_0};
 use aie_ops::{Node, OpParams, Tensor};
 use std::error::Error;
@@ -40,6 +41,28 @@ pub fn loops(form: LoopForm) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// One column, by products on chains that never end.
+pub fn rings(form: LoopForm) -> Result<(), Box<dyn Error>> {
+    println!("\nProducts with one column of f32, GGML_HSA_NATIVE_PRODUCTS=rings");
+    let compiler = NativeCompiler::with_loops(form).with_products(Products::Rings);
+    for report in families::rings::loops(&form.on(&aie2()))? {
+        println!("  {:<24} {:>4} cycles (bound {:>3})", report.name, report.interval, report.resource_bound);
+    }
+    let small = [Q8_0, Q4_0, Q4_1].as_slice();
+    for (m, k, types) in [(1536, 576, small), (576, 1536, small), (192, 576, small), (2048, 2048, &[Q8_0, Q4_0, Q4_K])]
+    {
+        for weights in types {
+            let cycles = run(&node([*weights, F32], [m, 1, k]), &compiler)?.cycles;
+            let (bytes, name) = ((m * weights.row_bytes(k)) as f64, weights.name());
+            println!(
+                "  {m:>5} x {k:<5} {name:<5} {cycles:>9} cycles, {:>5.2} bytes of weights a cycle",
+                bytes / cycles as f64
+            );
+        }
+    }
+    Ok(())
+}
+
 /// One column.
 pub fn few(form: LoopForm) -> Result<(), Box<dyn Error>> {
     println!("\nProducts with one column of f32 (of i8 for i8)");
@@ -47,7 +70,11 @@ pub fn few(form: LoopForm) -> Result<(), Box<dyn Error>> {
     let large = [BF16, Q8_0, Q6_K, Q4_0, Q4_K, I8].as_slice();
     for (m, k, types) in [(1536, 576, small), (576, 1536, small), (6144, 576, &[Q4_1]), (2048, 2048, large)] {
         for weights in types {
-            let cycles = run(&node([*weights, if *weights == I8 { I8 } else { F32 }], [m, 1, k]), form)?.cycles;
+            let cycles = run(
+                &node([*weights, if *weights == I8 { I8 } else { F32 }], [m, 1, k]),
+                &NativeCompiler::with_loops(form),
+            )?
+            .cycles;
             let bytes = (m * weights.row_bytes(k)) as f64;
             println!(
                 "  {m:>5} x {k:<5} {:<5} {cycles:>9} cycles, {:>5.2} bytes of weights a cycle",
@@ -78,7 +105,7 @@ pub fn many(form: LoopForm, columns: usize, only: Option<&str>) -> Result<(), Bo
         // Rows of q4_K are blocks of 256.
         let blocks = if k.is_multiple_of(2048) { Q4_K } else { Q4_1 };
         for types in [[blocks, F32], [BF16, BF16], [I8, I8]] {
-            let timing = run(&node(types, [m, columns, k]), form)?;
+            let timing = run(&node(types, [m, columns, k]), &NativeCompiler::with_loops(form))?;
             let rate = (m * columns * k) as f64 / timing.cycles as f64;
             println!(
                 "  {m:>5} x {k:<5} {:>4} x {:<4} {:>10} cycles, {rate:>6.0} multiply-accumulates a cycle, {:>4.1} % of the array; bound: {}",

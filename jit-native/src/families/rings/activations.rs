@@ -10,11 +10,11 @@
 //! front where a group reaches beyond its end.
 //!
 //! Numbers of weights have an offset (a quant `q` is multiplied as `128 + q`). What it adds is the same for all rows, so it is
-//! multiplied once for each phase and part of a unit: [`OFFSET_BYTES`], the offset's product in f32, and the sum of the part as two
-//! bf16, by which minimums are multiplied.
+//! multiplied once for each phase and part of a unit: the offset's product in f32, and the sum of the part as two bf16, by which minimums
+//! are multiplied.
 
 use super::diagonal::Diagonal;
-use super::kernel::{Kernel, Locks, MODES, OfType, Parameter, shuffled};
+use super::kernel::{Kernel, Locks, OfType, Parameter, mode, shuffled};
 use super::memory::{LINEAR, OFFSETS, OPERAND, OPERAND_BLOCK, TILES};
 use super::weights::{Order, Weights};
 use crate::array::OWN_MEMORY;
@@ -28,7 +28,7 @@ const STEPS: i64 = 4;
 /// One as bf16 in both halves of a word.
 const ONE: u32 = 0x3F80_3F80;
 
-/// Receives all columns, of which the first block has been acquired. Gives nothing; tiles and offsets are in their places.
+/// Receives all columns, of which the first block has been acquired, and puts their tiles and offsets into their places.
 pub(super) fn receive(b: &mut CoreBuilder, k: Kernel) {
     let (columns, blocks) = (k.parameter(b, Parameter::Columns), k.parameter(b, Parameter::Depth));
     let left = b.binary("mul", columns, blocks);
@@ -106,8 +106,8 @@ fn tile(b: &mut CoreBuilder, k: Kernel, of: Weights, first: Reg, tiles: Reg) {
             k.pointer(b, k.linear, at)
         })
         .collect();
-    let transpose = MODES.transpose.map(|mode| b.scalar(mode));
-    let mix = MODES.mix_64.map(|mode| b.scalar(mode));
+    let transpose = mode::TRANSPOSE.map(|mode| b.scalar(mode));
+    let mix = mode::MIX_64.map(|mode| b.scalar(mode));
     let orders = of.orders();
     let pair = of.pair_bytes();
     b.repeat((of.parts() / orders.len()) as u32, |b| {

@@ -36,18 +36,19 @@ impl Locks {
 }
 
 /// Modes of shuffles: pairs of vectors as rows of elements, transposed; the lower or upper half of the result.
-#[derive(Clone, Copy)]
-pub(super) struct Modes {
-    pub even_8: i64,
-    pub odd_8: i64,
-    pub mix_64: [i64; 2],
-    pub mix_32: [i64; 2],
-    pub mix_8: [i64; 2],
-    pub transpose: [i64; 2],
+pub(super) mod mode {
+    /// Every other byte, and element of 16 bits.
+    pub const EVEN_8: i64 = 0;
+    pub const ODD_8: i64 = 1;
+    pub const EVEN_16: i64 = 2;
+    pub const ODD_16: i64 = 3;
+    /// Elements of both vectors in turn.
+    pub const MIX_64: [i64; 2] = [14, 15];
+    pub const MIX_32: [i64; 2] = [16, 17];
+    pub const MIX_8: [i64; 2] = [20, 21];
+    /// Four rows of 16 elements of 16 bits as 16 rows of four.
+    pub const TRANSPOSE: [i64; 2] = [26, 27];
 }
-
-pub(super) const MODES: Modes =
-    Modes { even_8: 0, odd_8: 1, mix_64: [14, 15], mix_32: [16, 17], mix_8: [20, 21], transpose: [26, 27] };
 
 /// What all parts of the program use.
 #[derive(Clone, Copy)]

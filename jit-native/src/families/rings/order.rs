@@ -4,35 +4,73 @@
 //! highest bit of a row's number behind all others; three times of it leave two matrices of `n` rows, of the even and of the odd units,
 //! with eight words each, four times one of sixteen. That works for any number of words, and all that it loads are halves of vectors.
 
-use super::kernel::{Kernel, MODES, constant, shuffled};
+use super::kernel::{Kernel, constant, mode, shuffled};
+use super::memory::{PORTION, SPARE};
+use super::parameters::Parameter;
+use super::weights::Weights;
+use crate::array::OWN_MEMORY;
 use crate::codegen::{Address, AliasRegion, CoreBuilder, Count, Reg};
 
-/// Interleaves the halves of each of `groups` runs of `words` vectors from the address `from` to the address `to`.
+/// Words of a unit that fit an iteration.
+const MOST_WORDS: usize = 9;
+
+/// Puts the words of a portion at the address `source` in order, into their place.
+pub(super) fn portion(b: &mut CoreBuilder, k: Kernel, of: Weights, source: Reg) {
+    let (from, to) = (b.add(source, 0), k.address(b, PORTION));
+    let both = b.scalar(i64::from(2 * OWN_MEMORY + PORTION.0 + SPARE.0));
+    b.repeat(3, |b| {
+        if of.unit_words() > MOST_WORDS {
+            let (words, bytes) = (b.scalar(of.unit_words() as i64), b.scalar(of.group_bytes()));
+            let (group, target) = (b.add(from, 0), b.add(to, 0));
+            let groups = k.count(b, Parameter::Groups);
+            b.repeat(groups, |b| {
+                interleave(b, k, [k.words, k.ordered], [group, target], words);
+                b.emit("add", [group, group, bytes]);
+                b.emit("add", [target, target, bytes]);
+            });
+        } else {
+            groups(b, k, of, [from, to]);
+        }
+        b.mov(from, to);
+        b.emit("sub", [to, both, to]);
+    });
+}
+
+/// Interleaves the halves of each group.
+fn groups(b: &mut CoreBuilder, k: Kernel, of: Weights, [from, to]: [Reg; 2]) {
+    let half = of.group_bytes() / 2;
+    let second = b.add(from, half);
+    let pointers = [from, second].map(|at| k.pointer(b, k.words, at));
+    let to = k.pointer(b, k.ordered, to);
+    let turns = [(); 2].map(|()| Turns::new(b));
+    let groups = k.count(b, Parameter::Groups);
+    b.name_loop(&format!("words of {} in turn", of.dtype()));
+    b.repeat(groups, |b| {
+        for turns in turns.iter().cycle().take(of.unit_words()) {
+            let mixed = turns.next(b, pointers);
+            b.store(mixed, to, Address::Then(64));
+        }
+        pointers.iter().for_each(|pointer| b.advance(*pointer, half));
+    });
+}
+
+/// Interleaves the halves of `words` vectors from the address `from` to the address `to`.
 pub(super) fn interleave(
     b: &mut CoreBuilder,
     k: Kernel,
     [from_region, to_region]: [AliasRegion; 2],
     [from, to]: [Reg; 2],
-    [groups, words]: [Reg; 2],
+    words: Reg,
 ) {
     let half = b.binary("lshl", words, 5);
     let second = b.add(from, half);
     let pointers = [from, second].map(|at| k.pointer(b, from_region, at));
     let to = k.pointer(b, to_region, to);
     let turns = Turns::new(b);
-    let count = b.binary("mul", groups, words);
-    let (left, none) = (b.add(words, 0), b.scalar(0));
     b.name_loop("words in turn");
-    b.repeat(Count::from(count).at_least(4), |b| {
+    b.repeat(Count::from(words).at_least(4), |b| {
         let mixed = turns.next(b, pointers);
         b.store(mixed, to, Address::Then(64));
-        // Behind the first half of a run there is the second one.
-        b.binary_into(left, "sub", left, 1);
-        let by = b.select(left, none, half);
-        let by = k.modifier(b, by);
-        pointers.iter().for_each(|pointer| b.advance(*pointer, by));
-        let again = b.select(left, left, words);
-        b.mov(left, again);
     });
 }
 
@@ -45,7 +83,7 @@ pub(super) struct Turns {
 
 impl Turns {
     pub fn new(b: &mut CoreBuilder) -> Self {
-        Self { vectors: [(); 2].map(|()| constant(b, 0)), mode: b.scalar(MODES.mix_32[0]) }
+        Self { vectors: [(); 2].map(|()| constant(b, 0)), mode: b.scalar(mode::MIX_32[0]) }
     }
 
     /// The next eight words from each of two pointers.

@@ -1,8 +1,8 @@
 //! Weights out of the ring, a portion at a time, with their words in order.
 
 use super::kernel::{Kernel, Locks, Parameter};
-use super::memory::{BLOCK, PORTION, RING, SPARE, STATE};
-use super::order::interleave;
+use super::memory::{BLOCK, RING, SPARE, STATE};
+use super::order;
 use crate::array::OWN_MEMORY;
 use crate::codegen::{Address, Class, CoreBuilder, Count, Reg};
 
@@ -113,8 +113,8 @@ impl Stream {
         let behind = b.add(stream.at, bytes);
         let end = b.scalar(END.into());
         let straddles = b.binary("ltu", end, behind);
-        let (spare, words) = (k.address(b, SPARE), k.address(b, PORTION));
         b.when(straddles, |b| {
+            let spare = k.address(b, SPARE);
             let (from, to) = (k.pointer(b, k.weights, source), k.pointer(b, k.ordered, spare));
             let second = b.binary("sub", behind, i64::from(END));
             let first = b.binary("sub", bytes, second);
@@ -129,12 +129,9 @@ impl Stream {
             }
             b.mov(source, spare);
         });
-        let groups = k.parameter(b, Parameter::Groups);
-        let of_unit = k.parameter(b, Parameter::UnitWords);
-        interleave(b, k, [k.weights, k.ordered], [source, words], [groups, of_unit]);
+        let number = k.parameter(b, Parameter::Weights);
+        b.choose(number, k.all.len() as u32, |b, number| order::portion(b, k, k.all[number as usize], source));
         stream.moved(b, bytes);
         stream.keep(b, k);
-        interleave(b, k, [k.words, k.ordered], [words, spare], [groups, of_unit]);
-        interleave(b, k, [k.words, k.ordered], [spare, words], [groups, of_unit]);
     }
 }

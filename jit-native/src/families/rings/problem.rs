@@ -147,10 +147,10 @@ mod tests {
     }
 
     #[rstest]
-    #[case(Weights::Q4_0, 2048, [32, 2, 4, 8])]
+    #[case(Weights::Q4_0, 2048, [32, 2, 8, 4])]
     #[case(Weights::Q4_0, 576, [9, 9, 3, 3])]
-    #[case(Weights::Q4_1, 576, [18, 9, 6, 3])]
-    #[case(Weights::Q8_0, 2048, [32, 2, 2, 16])]
+    #[case(Weights::Q4_1, 576, [18, 9, 9, 2])]
+    #[case(Weights::Q8_0, 2048, [32, 2, 4, 8])]
     #[case(Weights::Q4K, 2048, [8, 1, 1, 8])]
     fn rows_are_units_in_portions(#[case] weights: Weights, #[case] depth: usize, #[case] expected: [usize; 4]) {
         let problem = problem(weights, depth, 1).unwrap();

@@ -4,7 +4,7 @@
 //! shifted to the place of an f32's are a number with an exponent that is 112 too small, or, if the exponent is zero, a fraction
 //! without the leading one: then 113 is added and 2^-14, the one that is not there, taken off.
 
-use super::kernel::{Kernel, Parameter, constant, shuffled};
+use super::kernel::{Kernel, Parameter, constant, mode, shuffled};
 use super::memory::{FACTORS, PORTION};
 use super::weights::Weights;
 use crate::array::OWN_MEMORY;
@@ -19,9 +19,6 @@ const NORMAL: u32 = 112 << 23;
 const SUBNORMAL: u32 = 113 << 23;
 /// From the place of an f16's mantissa to that of an f32's.
 const SHIFT: i64 = 13;
-/// Every other element of 16 bits.
-const EVEN_16: i64 = 2;
-const ODD_16: i64 = 3;
 /// The upper halves of words.
 const ODD_LANES: i64 = 0xAAAA_AAAA;
 /// 2^23: a number below it as the low bits is that much more.
@@ -49,7 +46,7 @@ pub(super) fn portion(b: &mut CoreBuilder, k: Kernel, of: Weights) {
     let [normal, subnormal, zero] = [NORMAL, SUBNORMAL, 0].map(|word| constant(b, word));
     let shift = b.reg(Class::Shift);
     b.constant_into(shift, SHIFT);
-    let [even, odd] = [EVEN_16, ODD_16].map(|mode| b.scalar(mode));
+    let [even, odd] = [mode::EVEN_16, mode::ODD_16].map(|mode| b.scalar(mode));
     let lanes = b.scalar(ODD_LANES);
     let addition = b.scalar(CoreBuilder::MATRIX_BF16.into());
     let groups = k.count(b, Parameter::Groups);

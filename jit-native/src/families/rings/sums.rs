@@ -13,10 +13,10 @@ pub(super) fn rows(b: &mut CoreBuilder, k: Kernel) {
     let parts = k.address(b, PARTS);
     b.repeat(columns, |b| {
         let units = k.parameter(b, Parameter::Units);
-        let (spare, one) = (k.address(b, PORTION), b.scalar(1));
-        interleave(b, k, [k.parts, k.ordered], [parts, spare], [one, units]);
-        interleave(b, k, [k.words, k.parts], [spare, parts], [one, units]);
-        interleave(b, k, [k.parts, k.ordered], [parts, spare], [one, units]);
+        let spare = k.address(b, PORTION);
+        interleave(b, k, [k.parts, k.ordered], [parts, spare], units);
+        interleave(b, k, [k.words, k.parts], [spare, parts], units);
+        interleave(b, k, [k.parts, k.ordered], [parts, spare], units);
         let half = b.binary("lshl", units, 5);
         let second = b.add(spare, half);
         let (first, second) = (k.pointer(b, k.words, spare), k.pointer(b, k.words, second));

@@ -6,7 +6,7 @@
 //! two bf16 nearest to the sum, and the two that a scale of f16 is.
 
 use super::diagonal::Diagonal;
-use super::kernel::{Kernel, MODES, Parameter, constant, shuffled};
+use super::kernel::{Kernel, Parameter, constant, mode, shuffled};
 use super::memory::{FACTORS, OFFSET_BYTES, OFFSETS, PORTION, SUMS, TILES};
 use super::scales;
 use super::weights::Weights;
@@ -143,9 +143,9 @@ impl Units {
             numbers: [(); 2].map(|()| b.reg(Class::X)),
             // Two parts at once leave room for one.
             columns: if run_parts == 1 { [(); 2].map(|()| b.reg(Class::X)) } else { [b.reg(Class::X); 2] },
-            mix_8: MODES.mix_8.map(|mode| b.scalar(mode)),
-            mix_32: MODES.mix_32.map(|mode| b.scalar(mode)),
-            sorted: [MODES.even_8, MODES.odd_8].map(|mode| b.scalar(mode)),
+            mix_8: mode::MIX_8.map(|mode| b.scalar(mode)),
+            mix_32: mode::MIX_32.map(|mode| b.scalar(mode)),
+            sorted: [mode::EVEN_8, mode::ODD_8].map(|mode| b.scalar(mode)),
         };
         let diagonal = Diagonal::new(b);
         let run = |b: &mut CoreBuilder| {
@@ -185,7 +185,7 @@ impl Units {
         let factors = b.pointer_at(k.factors, OWN_MEMORY + FACTORS.0);
         let to = k.pointer(b, k.parts, parts);
         let groups = k.count(b, Parameter::Groups);
-        let mode = b.scalar(MODES.mix_32[0]);
+        let mode = b.scalar(mode::MIX_32[0]);
         let unit = Aie2::new(b);
         b.name_loop(&format!("units of {}", of.dtype()));
         b.repeat(groups, |b| {
