@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn every_case_that_needs_no_array_holds() {
-        let backend = Backend::new("null", driver().unwrap(), "null").tags(&[Tag::Coherent]);
+        let backend = Backend::new("null", driver().unwrap(), "null").tags(&[Tag::Coherent, Tag::MachineCode]);
         let backend: &'static Backend = Box::leak(Box::new(backend));
         let of_areas =
             CASES.iter().filter(|case| case.name.split_once("::").is_some_and(|(area, _)| AREAS.contains(&area)));

@@ -264,7 +264,7 @@ pub struct Arch {
     pub mem_tile_starts: bool,
     /// Columns whose tokens an instruction stream waits for by one operation, at most.
     #[serde(default = "one")]
-    pub sync_columns: usize,
+    pub columns_per_sync: usize,
     /// Oldest firmware a device may have; `None` when nothing is known of old ones.
     pub min_firmware: Option<FirmwareVersion>,
     /// The grid.

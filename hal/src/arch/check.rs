@@ -108,11 +108,8 @@ fn check_names(arch: &Arch) -> Result<(), ContradictionError> {
             arch.shim_burst_bytes
         ));
     }
-    if !(1..=arch.array.columns.max(1)).contains(&arch.sync_columns) {
-        return contradiction(format!(
-            "`sync_columns` is {}; it has to be 1 to the {} columns of the array",
-            arch.sync_columns, arch.array.columns
-        ));
+    if arch.columns_per_sync == 0 {
+        return contradiction("`columns_per_sync` is 0; it has to be at least 1");
     }
     if arch.title.is_empty() {
         return contradiction("`title` is empty; write the product line's name");
@@ -210,8 +207,7 @@ mod tests {
     #[case(|a: &mut Arch| a.name = "AIE 9".into(), "`name` is \"AIE 9\"; it has to be lower case")]
     #[case(|a: &mut Arch| a.instruction_set = Some(String::new()), "`instruction_set` is empty; omit the key")]
     #[case(|a: &mut Arch| a.shim_burst_bytes = 1024, "`shim_burst_bytes` is 1024; it has to be 64, 128, 256 or 512")]
-    #[case(|a: &mut Arch| a.sync_columns = 0, "`sync_columns` is 0; it has to be 1 to the 4 columns of the array")]
-    #[case(|a: &mut Arch| a.sync_columns = 9, "`sync_columns` is 9; it has to be 1 to the")]
+    #[case(|a: &mut Arch| a.columns_per_sync = 0, "`columns_per_sync` is 0; it has to be at least 1")]
     #[case(|a: &mut Arch| a.title.clear(), "`title` is empty")]
     #[case(|a: &mut Arch| a.native_types.clear(), "`native_types` is empty")]
     #[case(|a: &mut Arch| a.min_firmware = Some(FirmwareVersion([0; 4])), "`min_firmware` is 0.0.0.0")]

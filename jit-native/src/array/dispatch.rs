@@ -375,11 +375,10 @@ impl<'a> Dispatch<'a> {
         Ok((tasks > self.places(shim)?).then_some(block.max(1)))
     }
 
-    /// Waits for a token of each channel. One operation waits for those of one number in neighbouring columns: with chains of all, else of
-    /// as many as the generation's file says.
+    /// Waits for a token of each channel. One operation waits for those of one number in as many neighbouring columns as the generation's
+    /// file says.
     fn wait_for_last(&mut self, channels: &[Channel]) {
-        let most =
-            if self.configured.chains.is_empty() { self.configured.grid.arch().sync_columns } else { usize::MAX };
+        let most = self.configured.grid.arch().columns_per_sync;
         let mut channels = channels.to_vec();
         channels.sort_by_key(|Channel { tile, direction, number }| (direction.code(), *number, *tile));
         let mut left = &channels[..];

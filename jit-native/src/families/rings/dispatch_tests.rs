@@ -12,6 +12,7 @@ use crate::array::testing::{Device, aie2, words_of};
 use crate::families::testing::{Random, error};
 use aie_emulator::Rules;
 use aie_emulator::design::{Design, Source};
+use aie_hal::Arch;
 use aie_hal::format::instructions::{Instruction, InstructionStream};
 use aie_ops::fit::{self, Fit};
 use aie_ops::table;
@@ -178,12 +179,16 @@ fn operations(stream: &[u8]) -> usize {
     InstructionStream::parse(stream).unwrap().operations().map(cost).sum()
 }
 
+/// With a wait for each column of the array, or one for all.
 #[rstest]
-#[case::one_column(1, 53)]
-#[case::four_columns(4, 53)]
-fn a_product_takes_few_operations(#[case] columns: usize, #[case] expected: usize) {
+#[case::one_column(1, 1, 56)]
+#[case::four_columns(4, 1, 56)]
+#[case::one_wait(1, 4, 53)]
+fn a_product_takes_few_operations(#[case] columns: usize, #[case] columns_per_sync: usize, #[case] expected: usize) {
+    let arch = Arch { columns_per_sync, ..aie2() };
     let problem = Problem::sized(Weights::Q4_0, 2048, 2048, columns).unwrap();
-    assert_eq!(operations(&stream_of(&rings(Weights::Q4_0), &problem)), expected);
+    let rings = machine(&arch, problem.weights.program()).unwrap().rings.clone();
+    assert_eq!(operations(&stream_of(&rings, &problem)), expected);
 }
 
 /// Nothing but parameters and the shims is written.
