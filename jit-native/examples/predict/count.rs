@@ -43,7 +43,7 @@ impl Counted {
                 _ => _ = others.insert(*artifact.digest()),
             }
         }
-        found.dispatches = model.dispatches(of_products.is_disjoint(&others));
+        found.dispatches = model.dispatches(!of_products.is_subset(&others));
         found.pdis = pdis.len() as u64;
         found.contexts = found.pdis.div_ceil(arch.limits.pdis_per_context as u64);
         Ok(found)

@@ -38,7 +38,6 @@ fn parameters(problem: &Problem, column: &Column) -> Parameters {
         blocks: column.blocks as u32,
         columns: problem.columns as u32,
         depth: (problem.depth / 32) as u32,
-        unit_words: problem.weights.unit_words() as u32,
         portion_bytes: (problem.groups() * problem.weights.group_bytes() as usize) as u32,
         repeated: problem.repeated() as u32,
         step: (BATCH_ROWS % problem.units() * problem.weights.unit_bytes() as usize) as u32,

@@ -44,8 +44,6 @@ parameters! {
     columns: Columns;
     /// Blocks of 32 elements of a column.
     depth: Depth;
-    /// Words of a unit.
-    unit_words: UnitWords;
     /// Bytes of a portion.
     portion_bytes: PortionBytes;
     /// Vectors of 16 bf16 of a column that are repeated behind its end, and bytes of it between the first units of two groups.
@@ -56,16 +54,16 @@ parameters! {
 #[cfg(test)]
 mod tests {
     use super::Parameter::{
-        Batches, Blocks, Columns, Depth, Groups, Phases, Portions, Skip, UnitWords, Units, Weights,
+        Batches, Blocks, Columns, Depth, Groups, Phases, PortionBytes, Portions, Skip, Units, Weights,
     };
     use super::*;
 
     #[test]
     fn each_has_its_place() {
-        let places = [Batches, Weights, Units, Groups, Portions, Phases, Skip, Blocks, Columns, Depth, UnitWords];
+        let places = [Batches, Weights, Units, Groups, Portions, Phases, Skip, Blocks, Columns, Depth, PortionBytes];
         assert_eq!(places.map(|place| place as usize), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
-        let parameters = Parameters { batches: 1, skip: 64, unit_words: 9, ..Parameters::default() };
-        assert_eq!(parameters.words(), [1, 0, 0, 0, 0, 0, 64, 0, 0, 0, 9, 0, 0, 0]);
+        let parameters = Parameters { batches: 1, skip: 64, portion_bytes: 9, ..Parameters::default() };
+        assert_eq!(parameters.words(), [1, 0, 0, 0, 0, 0, 64, 0, 0, 0, 9, 0, 0]);
         assert!(parameters.words().len() <= WORDS as usize);
     }
 }
