@@ -35,8 +35,8 @@ pub struct Dispatch<'a> {
     phase: Phase,
     /// Locks that are not as they were configured: their value, if it is known. The others are at rest.
     locks: BTreeMap<(Tile, u8), Option<u8>>,
-    /// Channels of shims that the stream has told where tokens go to.
-    told: BTreeSet<Key>,
+    /// Channels of shims whose tokens the stream has given a controller.
+    named: BTreeSet<Key>,
 }
 
 /// What a phase does, before it is written.
@@ -111,7 +111,7 @@ impl Configured {
     #[must_use]
     pub fn dispatch(&self) -> Dispatch<'_> {
         let writer = InstructionWriter::new(self.grid.header());
-        Dispatch { configured: self, writer, phase: Phase::default(), locks: BTreeMap::new(), told: BTreeSet::new() }
+        Dispatch { configured: self, writer, phase: Phase::default(), locks: BTreeMap::new(), named: BTreeSet::new() }
     }
 }
 
@@ -431,7 +431,7 @@ impl<'a> Dispatch<'a> {
             let transfer = transfer_of(queue, number, own, awaited);
             // Once is enough for a channel, in the configuration or in the stream.
             let key = queue.channel.key();
-            if self.configured.controllers.contains(&key) || awaited && !self.told.insert(key) {
+            if self.configured.controllers.contains(&key) || awaited && !self.named.insert(key) {
                 self.writer.transfer_without_controller(&transfer)?;
             } else {
                 self.writer.transfer(&transfer)?;

@@ -201,7 +201,7 @@ pub enum ArrayError {
     Part(Channel),
     /// A channel with a chain of the configuration, which has no end.
     #[error(
-        "{0} has a chain that the configuration starts: it takes no task, and its rings and locks are nobody else's"
+        "{0} has a chain that the configuration starts: it takes no task, and its rings and locks are for it alone"
     )]
     Chained(Channel),
     /// A tensor region that no descriptors can cover.

@@ -5,8 +5,8 @@
 //! channel and starts it again, as repairs of designs do, the channel is both: that has worked on silicon, and may not on all
 //! (mlir-aie pull request 3393, silicon that hung on channels which a stream had started).
 //!
-//! A descriptor of an endless chain that acquires nothing moves words that nobody has said are there, and one that releases nothing
-//! tells nobody: what holds such a chain back is outside of it.
+//! A descriptor of an endless chain that acquires nothing moves words that are not known to be there, and one that releases
+//! nothing signals nothing: what holds such a chain back is outside of it.
 
 use super::Problem;
 use super::flow::{Key, key};
@@ -105,7 +105,7 @@ impl Static {
     }
 }
 
-/// Descriptors of endless chains that nothing holds back, or that hold back nobody, and those that move nothing.
+/// Descriptors of endless chains that wait for nothing or signal nothing, and those that move nothing.
 pub(super) fn unsynchronised(tiles: &Tiles) -> Vec<Problem> {
     let mut found = Vec::new();
     for tile in tiles.values().filter(|tile| tile.position.kind != TileKind::Shim) {

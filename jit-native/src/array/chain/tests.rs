@@ -123,7 +123,7 @@ fn what_leaves_a_ring_is_what_has_arrived() {
 
 type Step = fn(&Split, &mut Dispatch<'_>) -> Result<(), ArrayError>;
 
-const OWNED: &str = "S2MM 0 of tile (0,1) has a chain that the configuration starts: it takes no task, and its rings and locks are nobody else's";
+const OWNED: &str = "S2MM 0 of tile (0,1) has a chain that the configuration starts: it takes no task, and its rings and locks are for it alone";
 
 #[rstest]
 #[case::task(|split: &Split, d: &mut Dispatch<'_>| d.run(ARRIVES, &[Part::linear(split.rings[0], WORDS)], 1).map(drop), OWNED)]
