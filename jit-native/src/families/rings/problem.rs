@@ -125,7 +125,7 @@ impl Problem {
     }
 }
 
-/// Whether its elements lie behind each other. Strides of dimensions with one element do not count.
+/// Whether there are no gaps between its elements. Strides of dimensions with one element do not count.
 fn is_dense(tensor: &Tensor) -> bool {
     let packed = Tensor::contiguous(tensor.dtype, tensor.ne);
     (0..2).all(|dimension| tensor.ne[dimension] == 1 || tensor.nb[dimension] == packed.nb[dimension])
