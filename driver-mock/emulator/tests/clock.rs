@@ -241,6 +241,35 @@ fn tasks_in_a_queue_start_apart() {
 }
 
 #[test]
+fn operations_take_time_while_words_move() {
+    let cycles = |operation_cycles, count| {
+        let mut rules = Rules::default();
+        rules.operation_cycles = operation_cycles;
+        let mut array = relay_under(rules, 256, 256, 64, 2);
+        let operations = [vec![Instruction::Noop; count], vec![END]].concat();
+        execute(&mut array, &mut Host::with_words(256), &operations).cycles
+    };
+    let words = cycles(0, 1);
+    // The wait is an operation, too.
+    assert_eq!(cycles(100, 1), words);
+    assert_eq!(cycles(100, 9), 1000);
+}
+
+#[test]
+fn memory_can_be_slower_than_channels() {
+    let cycles = |read_cycles| {
+        let mut rules = Rules::default();
+        rules.read_cycles = read_cycles;
+        let mut array = relay_under(rules, 4096, 4096, 64, 2);
+        execute(&mut array, &mut Host::with_words(4096), &[END]).cycles
+    };
+    let words = cycles(0);
+    assert_eq!(cycles(1024), words);
+    let slower = cycles(1024 + 512);
+    assert!((words + 2040..words + 2060).contains(&slower), "{slower} cycles, {words} without");
+}
+
+#[test]
 fn a_task_for_an_idle_channel_starts_late() {
     let delays = Delays {
         task_start_busy: Estimate::exactly(520),

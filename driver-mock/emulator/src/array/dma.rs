@@ -287,7 +287,8 @@ impl Control {
 /// One channel.
 #[derive(Debug, Default)]
 pub struct Channel {
-    pub queue: VecDeque<DmaTask>,
+    /// Tasks that wait, each with the cycle in which it was pushed.
+    pub queue: VecDeque<(DmaTask, u64)>,
     pub running: Option<Box<Running>>,
     /// Words on their way from the stream into memory.
     pub input: Fifo,
@@ -299,10 +300,10 @@ pub struct Channel {
     pub pieces: u64,
     /// Of a shim: when its last task of this dispatch began.
     pub started: Option<u64>,
-    /// Whether it had nothing to do when the next task was pushed.
-    pub was_idle: bool,
     /// The cycle of the array's clock that it is at.
     pub clock: u64,
+    /// Parts of 1,024 of a cycle that it is behind its clock.
+    pub clock_parts: u64,
     /// When the tokens that have not been waited for were sent.
     pub token_times: VecDeque<u64>,
     pub control: Control,
@@ -326,14 +327,14 @@ impl Channel {
 
     /// The tasks that have not ended.
     pub fn tasks(&self) -> impl Iterator<Item = &DmaTask> {
-        self.running.iter().map(|running| &running.task).chain(&self.queue)
+        self.running.iter().map(|running| &running.task).chain(self.queue.iter().map(|(task, _)| task))
     }
 
-    /// Puts a task into the queue. False if there is no room: then the task is lost.
-    pub fn push(&mut self, task: DmaTask) -> bool {
+    /// Puts a task into the queue in cycle `now`. False if there is no room: then the task is lost.
+    pub fn push(&mut self, task: DmaTask, now: u64) -> bool {
         let room = self.queue.len() + usize::from(self.running.is_some()) < QUEUE;
         if room {
-            self.queue.push_back(task);
+            self.queue.push_back((task, now));
         } else {
             self.overflow = true;
         }

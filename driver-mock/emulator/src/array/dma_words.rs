@@ -16,6 +16,8 @@ use aie_isa::InstructionSet;
 
 /// How often ports pass words on at most to make room for a word.
 const PASSES: usize = 64;
+/// Cycles of 1,024 words where nothing hinders them.
+const UNHINDERED: u64 = 1024;
 /// What AIE2P pads with, by channel of a mem tile.
 const PAD_VALUES: u32 = 0xa_06e0;
 /// Bytes of a mem tile's memory, as its channels count them.
@@ -67,6 +69,7 @@ impl Array {
     ) -> Result<bool> {
         let Site { index, channel, .. } = site;
         let port = Self::source_port(self.tiles[index].kind, channel);
+        let is_shim = self.tiles[index].kind == TileKind::Shim;
         while position.moved < descriptor.length {
             if round.left == 0 || !self.shim_dma_is_connected(index, site.direction, channel) {
                 return Ok(false);
@@ -94,6 +97,11 @@ impl Array {
             let state = &mut tile.channels[site.direction as usize][channel];
             words.time = (state.clock + 1).max(tile.switch.room_from(port));
             state.clock = words.time + words.len() as u64 - 1;
+            if is_shim {
+                state.clock_parts += self.rules.read_cycles.saturating_sub(UNHINDERED) * words.len() as u64;
+                state.clock += state.clock_parts / UNHINDERED;
+                state.clock_parts %= UNHINDERED;
+            }
             tile.switch.push(port, &words);
             round.steps(words.len());
         }

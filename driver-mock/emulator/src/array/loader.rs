@@ -141,6 +141,7 @@ impl Array {
             for _ in 0..rounds {
                 self.round_within(&mut cycles, host)?;
             }
+            self.now += self.rules.operation_cycles * operation.charge();
             let waiter = match operation {
                 Instruction::Write { address, value } => {
                     self.write_at(address, value, u32::MAX)?;

@@ -273,12 +273,7 @@ impl Array {
                 if tile.kind != TileKind::Mem {
                     task.descriptor &= 0xf;
                 }
-                if state.is_idle() {
-                    // What has come to its end later than now was pushed behind.
-                    state.was_idle = state.clock <= self.now;
-                    state.clock = state.clock.max(self.now);
-                }
-                if !state.push(task) {
+                if !state.push(task, self.now) {
                     let (column, row) = (tile.column, tile.row);
                     let (descriptor, places) = (task.descriptor, dma::QUEUE);
                     return Err(ArrayError::QueueFull { column, row, direction, channel, descriptor, places });

@@ -22,6 +22,12 @@ pub struct Rules {
     pub interleaving: Option<u64>,
     /// What takes time besides bundles and words; of ranges the expected values. It changes the clock and nothing else.
     pub delays: Delays,
+    /// Cycles that the command processor takes for an operation of a stream, a block write as many times as it is
+    /// [charged](aie_hal::format::instructions::Instruction::charge). Words move meanwhile. It changes the clock and nothing else.
+    pub operation_cycles: u64,
+    /// Cycles in which each shim channel reads 1,024 words of host memory, where memory gives less than a word a cycle. It changes the
+    /// clock and nothing else.
+    pub read_cycles: u64,
 }
 
 /// What becomes of tokens that are there, or still to come, when an instruction stream is at its end.

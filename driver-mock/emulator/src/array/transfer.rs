@@ -117,11 +117,11 @@ impl Array {
                 break;
             }
             let Some(mut running) = state.running.take() else {
-                let Some(task) = state.queue.pop_front() else {
+                let Some((task, pushed)) = state.queue.pop_front() else {
                     tile.busy &= !(1 << (SIDE * direction as usize + channel));
                     break;
                 };
-                self.begin_task(site, task)?;
+                self.begin_task(site, task, pushed)?;
                 round.step();
                 continue;
             };
@@ -161,7 +161,7 @@ impl Array {
         Ok(round.moved)
     }
 
-    fn begin_task(&mut self, mut site: Site, task: DmaTask) -> Result<()> {
+    fn begin_task(&mut self, mut site: Site, task: DmaTask, pushed: u64) -> Result<()> {
         let Site { index, direction, channel, .. } = site;
         let out_of_order = self.tiles[index].channels[direction as usize][channel].control.out_of_order()
             && direction == Direction::StreamToMemory;
@@ -171,8 +171,11 @@ impl Array {
         } else {
             (self.load_descriptor(site)?, Activity::Acquire)
         };
+        let state = &mut self.tiles[index].channels[direction as usize][channel];
+        let was_idle = state.clock <= pushed;
+        state.clock = state.clock.max(pushed);
         if self.tiles[index].kind == TileKind::Shim {
-            self.delay_task(site);
+            self.delay_task(site, was_idle);
         }
         let (runs, descriptor_id) = (u32::from(task.repeat) + 1, task.descriptor);
         let running = Running { task, runs, descriptor_id, descriptor, activity };
@@ -180,11 +183,10 @@ impl Array {
         Ok(())
     }
 
-    /// The time that the start of a shim channel's task takes.
-    fn delay_task(&mut self, site: Site) {
+    /// The time that the start of a shim channel's task takes, which may have had nothing to do when the task was pushed.
+    fn delay_task(&mut self, site: Site, was_idle: bool) {
         let delays = self.rules.delays;
         let state = &mut self.tiles[site.index].channels[site.direction as usize][site.channel];
-        let was_idle = std::mem::take(&mut state.was_idle);
         let apart = if was_idle { delays.task_start_idle } else { delays.task_start_busy };
         state.clock = match state.started {
             Some(last) => state.clock.max(last + apart.expected),

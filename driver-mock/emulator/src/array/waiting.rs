@@ -77,7 +77,7 @@ impl Array {
         let state = &tile.channels[direction as usize][channel];
         let descriptor = match (&state.running, state.queue.front()) {
             (Some(running), _) => running.descriptor_id,
-            (None, Some(task)) => task.descriptor,
+            (None, Some((task, _))) => task.descriptor,
             (None, None) => return None,
         };
         let what = match state.running.as_ref().map(|running| (running, running.activity)) {
