@@ -42,14 +42,16 @@ pub fn of(cost: &CostModel, given: Given) -> [Costs; 3] {
 pub struct Terms {
     /// Bytes that products read, and what pieces of them cost besides.
     pub memory: f64,
-    /// What products take longer than their bytes, by the cycles of the emulated array.
+    /// What else passes on the array: what cores take longer than memory, and waits between kernels. Below 0 where kernels overlap.
     pub cores: f64,
     /// Kernels of vectors, by cycles or bytes, whatever takes longer.
     pub small_streams: f64,
     /// Attention, by the same.
     pub attention: f64,
-    /// Operations of streams. Streams write all of them before words move, so that none are hidden.
+    /// Operations of streams, as far as nothing else passes meanwhile.
     pub operations: f64,
+    /// The others, which are in no sum.
+    pub hidden_operations: f64,
     /// Submissions, and further dispatches of a chain.
     pub boundaries: f64,
 }
@@ -111,8 +113,22 @@ impl Terms {
         terms
     }
 
+    /// Of a token that takes so many cycles of the array, of which so many would be left without the time of operations.
+    pub fn of_token(counts: &Counts, costs: &Costs, cycles: f64, without_operations: f64) -> Self {
+        let apart = Self::of(counts, costs);
+        let milliseconds = |cycles: f64| cycles * 1e3 / costs.hertz as f64;
+        let operations = milliseconds(cycles - without_operations);
+        let known = apart.memory + apart.small_streams + apart.attention;
+        Self {
+            cores: milliseconds(without_operations) - known,
+            operations,
+            hidden_operations: apart.operations - operations,
+            ..apart
+        }
+    }
+
     pub fn total(&self) -> f64 {
-        let Self { memory, cores, small_streams, attention, operations, boundaries } = self;
+        let Self { memory, cores, small_streams, attention, operations, boundaries, .. } = self;
         memory + cores + small_streams + attention + operations + boundaries
     }
 }

@@ -1,7 +1,7 @@
 //! What the command processor gets for a decoded token, by the files of its kernels: nothing is executed.
 
-use crate::model::{Kind, Model};
-use aie_hal::Arch;
+use crate::model::{Model, Order};
+use aie_hal::{Arch, KernelArtifact};
 use aie_jit_native::NativeCompiler;
 use aie_jit_native::kit::NativeError;
 use serde::Serialize;
@@ -30,20 +30,19 @@ impl Counted {
     /// # Errors
     /// When there is no kernel for a node.
     pub fn of(model: &Model, keys: usize, compiler: &NativeCompiler, arch: &Arch) -> Result<Self, NativeError> {
-        let (mut found, mut pdis) = (Self::default(), HashSet::new());
-        let (mut of_products, mut others) = (HashSet::new(), HashSet::new());
+        let (mut found, mut pdis, mut artifacts) = (Self::default(), HashSet::new(), Vec::new());
         for kernel in model.kernels(keys) {
-            let artifact = compiler.build(&(kernel.node)(kernel.size, 1), arch)?;
-            found.operations += artifact.operation_count() as u64 * kernel.times;
-            found.charged_operations += artifact.charged_operations() * kernel.times;
-            found.kernels += kernel.times;
-            pdis.insert(*artifact.digest());
-            match kernel.kind {
-                Kind::Product => _ = of_products.insert(*artifact.digest()),
-                _ => _ = others.insert(*artifact.digest()),
-            }
+            artifacts.push(compiler.build(&(kernel.node)(kernel.size, 1), arch)?);
         }
-        found.dispatches = model.dispatches(!of_products.is_subset(&others));
+        let token: Vec<&KernelArtifact> =
+            Order::token(model.layers as usize).into_iter().map(|kernel| &artifacts[kernel]).collect();
+        for artifact in &token {
+            found.operations += artifact.operation_count() as u64;
+            found.charged_operations += artifact.charged_operations();
+            pdis.insert(*artifact.digest());
+        }
+        found.kernels = token.len() as u64;
+        found.dispatches = token.chunk_by(|a, b| a.digest() == b.digest()).count() as u64;
         found.pdis = pdis.len() as u64;
         found.contexts = found.pdis.div_ceil(arch.limits.pdis_per_context as u64);
         Ok(found)

@@ -13,6 +13,7 @@ mod device;
 mod measure;
 mod model;
 mod published;
+mod token;
 mod zeros;
 
 use aie_hal::Arch;
@@ -25,6 +26,7 @@ use model::{Kernel, Model};
 use serde::Serialize;
 use std::error::Error;
 use std::process::ExitCode;
+use token::{Pace, Token};
 
 /// Joined dispatches that a chain held where that was counted: 123 in four chains, a token of SmolLM2-135M.
 const JOINED_CHAIN: u64 = 31;
@@ -186,11 +188,18 @@ fn predict(
     }
     counts.commands = counted.dispatches;
     counts.chains = counts.commands.div_ceil(JOINED_CHAIN);
-    let [slowest, expected, fastest] = costs.map(|costs| Terms::of(&counts, &costs));
-    let settings = SETTINGS.map(|(operation_ns, bytes_per_second)| {
-        let terms = Terms::of(&counts, &Costs { operation_ns, bytes_per_second, ..costs[1] });
-        Setting { operation_ns, bytes_per_second, tokens_per_second: 1e3 / terms.total(), terms }
+    let token = Token::of(model, &model.kernels(arguments.keys), &compiler, arch)?;
+    let terms = |costs: &Costs| -> Result<Terms, Box<dyn Error>> {
+        let cycles = token.cycles(Pace::of(costs))?;
+        let without_operations = token.cycles(Pace::of(&Costs { operation_ns: 0, ..*costs }))?;
+        Ok(Terms::of_token(&counts, costs, cycles, without_operations))
+    };
+    let (slowest, expected, fastest) = (terms(&costs[0])?, terms(&costs[1])?, terms(&costs[2])?);
+    let settings = SETTINGS.into_iter().map(|(operation_ns, bytes_per_second)| {
+        let terms = terms(&Costs { operation_ns, bytes_per_second, ..costs[1] })?;
+        Ok(Setting { operation_ns, bytes_per_second, tokens_per_second: 1e3 / terms.total(), terms })
     });
+    let settings = settings.collect::<Result<_, Box<dyn Error>>>()?;
     let prompt = (arguments.prompt > 0).then(|| prompt(model, arguments.prompt, arch, costs)).transpose()?;
     Ok(Prediction {
         model: model.name,
@@ -207,7 +216,7 @@ fn predict(
         fastest: 1e3 / fastest.total(),
         terms: expected,
         costs: costs[1],
-        settings: settings.into(),
+        settings,
         prompt,
         rows,
     })
@@ -273,9 +282,9 @@ fn print(prediction: &Prediction) {
 }
 
 fn in_words(terms: &Terms) -> String {
-    let Terms { memory, cores, small_streams, attention, operations, boundaries } = terms;
+    let Terms { memory, cores, small_streams, attention, operations, hidden_operations, boundaries } = terms;
     format!(
         "ms: memory {memory:.2}, cores {cores:.2}, small streams {small_streams:.2}, attention {attention:.2}, operations \
-         {operations:.2}, boundaries {boundaries:.2}"
+         {operations:.2} (and {hidden_operations:.2} hidden), boundaries {boundaries:.2}"
     )
 }

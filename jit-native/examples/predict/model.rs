@@ -152,10 +152,11 @@ impl Model {
         kernel("SET_ROWS of k, of v", times, Node::new("SET_ROWS", OpParams::default(), cache, sources))
     }
 
-    /// Dispatches of a decoded token. Neighbours with one PDI are joined, which leaves four a layer and three others
-    /// (docs/native-copies.md); where products have a PDI of their own, each of three groups of them divides what is beside it.
-    pub fn dispatches(&self, products_are_apart: bool) -> u64 {
-        (if products_are_apart { 10 } else { 4 }) * self.layers + 3
+    /// The row of a token among those of a batch.
+    fn chosen_rows(&self, times: u64) -> Kernel {
+        let rows = f32s([self.width, 1, 1, 1]);
+        let number = Tensor::contiguous(DataType::I32, [1, 1, 1, 1]);
+        kernel("GET_ROWS", times, Node::new("GET_ROWS", OpParams::default(), rows, vec![Some(rows), Some(number)]))
     }
 
     /// The products of a layer, with the multiply-accumulates of a column.
@@ -194,6 +195,27 @@ impl Model {
             kernel("SWIGLU", layers, Node::new("SWIGLU", OpParams::default(), inner, vec![Some(inner), Some(inner)])),
             self.product("down", layers, width, forward),
             self.product("words", 1, self.words, width),
+            self.chosen_rows(2),
         ]
+    }
+}
+
+/// Kernels of a token by their place in [`Model::kernels`], in the order in which a graph has them.
+pub struct Order;
+
+impl Order {
+    const NORM: usize = 0;
+    const OUTPUT: usize = 7;
+    const LAYER: [usize; 17] = [Self::NORM, 1, 2, 2, 3, 4, 5, 5, 6, Self::OUTPUT, 8, Self::NORM, 9, 9, 10, 11, 8];
+    const WORDS: usize = 12;
+    const CHOSEN_ROWS: usize = 13;
+
+    /// A token of so many layers. Of the last layer's attention and of its input the rows are chosen of which words are wanted.
+    pub fn token(layers: usize) -> Vec<usize> {
+        let mut order = Self::LAYER.repeat(layers);
+        let output = order.iter().rposition(|kernel| *kernel == Self::OUTPUT).map_or(0, |at| at + 1);
+        order.splice(output..output, [Self::CHOSEN_ROWS; 2]);
+        order.extend([Self::NORM, Self::WORDS]);
+        order
     }
 }
