@@ -195,12 +195,17 @@ impl SlaveMode {
 pub struct StreamSwitch(pub TileKind);
 
 impl StreamSwitch {
+    /// Arbiters of a switch: the field has two values more.
+    pub const ARBITERS: u8 = 6;
+    /// Slots of a slave port.
+    pub const SLOTS: u8 = 4;
+
     const ENABLE: u32 = 1 << 31;
     const PACKETS: u32 = 1 << 30;
     const DROP_HEADER: u32 = 1 << 7;
     const SLOT_ENABLE: u32 = 1 << 8;
     const SLAVES: u32 = 0x100;
-    const SLOTS: u32 = 0x200;
+    const FIRST_SLOT: u32 = 0x200;
 
     /// Index of a master port: its place among the registers.
     ///
@@ -255,7 +260,7 @@ impl StreamSwitch {
     /// Offset of the register of slot `number` of the slave with an index; see [`PacketSlot`].
     #[must_use]
     pub fn slot_register(self, index: u32, number: u32) -> u32 {
-        self.first() + Self::SLOTS + 0x10 * index + 4 * number
+        self.first() + Self::FIRST_SLOT + 0x10 * index + 4 * number
     }
 
     /// Whether the switch has a wire from `slave` to `master`, for circuits as for packets. Ports that the tile does not
@@ -352,6 +357,15 @@ impl StreamSwitch {
         let arbiter = within("arbiter", 0, 7, slot.arbiter)?;
         let offset = self.slot_register(self.slave_index(slave)?, number);
         Ok(RegisterWrite::word(offset, (id << 24) | (mask << 16) | Self::SLOT_ENABLE | (msel << 4) | arbiter))
+    }
+
+    /// Switches slot `number` (0 to 3) of `slave` off.
+    ///
+    /// # Errors
+    /// [`PortError`].
+    pub fn no_slot(self, slave: Port, number: u8) -> Result<RegisterWrite, PortError> {
+        let number = within("slot of a slave port", 0, 3, number)?;
+        Ok(RegisterWrite::word(self.slot_register(self.slave_index(slave)?, number), 0))
     }
 
     /// Offset of the first master's register.
@@ -488,6 +502,9 @@ mod tests {
         let (core, port) = (StreamSwitch(TileKind::Core), Port::West(1));
         let slot = PacketSlot { id: 31, mask: 31, arbiter: 7, msel: 3 };
         assert_eq!(core.slot(port, 3, slot).unwrap().value, 0x1F1F_0137);
+        let off = core.no_slot(port, 3).unwrap();
+        assert_eq!((off.offset, off.value), (core.slot(port, 3, slot).unwrap().offset, 0));
+        assert!(core.no_slot(port, 4).is_err());
         for (number, wrong) in [
             (4, slot),
             (0, PacketSlot { id: 32, ..slot }),

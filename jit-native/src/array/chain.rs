@@ -45,7 +45,7 @@ impl Chain {
         let encoded = runs.zip(first..).map(|((round, part), number)| {
             let is_last = usize::from(number - first) + 1 == needed;
             let next = Some(if is_last { first } else { number + 1 });
-            let link = Link { channel, next, slot: round % u64::from(part.ring.depth) };
+            let link = Link { channel, next, slot: round % u64::from(part.ring.depth), packet: None };
             descriptor::encode(kind, dimensions, number, &Part { advance: false, ..part.clone() }, &link)
         });
         let descriptors = encoded.collect::<Result<_, _>>()?;

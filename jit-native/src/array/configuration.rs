@@ -14,27 +14,27 @@ use super::chain::Chain;
 use super::contents::TileContents;
 use super::error::ArrayError;
 use super::grid::Grid;
-use super::route::{Circuit, Stream};
-use super::tile::{End, Tile};
+use super::route::Stream;
+use super::switching::{Switching, TOKENS};
+use super::tile::{Channel, End, Tile};
 use aie_hal::format::cdo::CdoBuilder;
 use aie_hal::format::core_control::{self, PROGRAM_MEMORY};
 use aie_hal::format::dma_channel::{DmaChannel, DmaTask};
 use aie_hal::format::lock::Lock;
 use aie_hal::format::register::{RegisterWrite, TileKind};
-use aie_hal::format::stream_switch::{PacketSlot, Port, StreamSwitch};
+use aie_hal::format::stream_switch::{Port, StreamSwitch};
 use aie_hal::format::{pdi, shim_mux};
 use std::collections::BTreeMap;
 
 /// How completion tokens of a shim leave the array: packets of the shim's controller (id 15) from its control port to South 0,
-/// headers included. Arbiter and selector are those that mlir-aie chooses.
-const TOKENS: PacketSlot = PacketSlot { id: 15, mask: 31, arbiter: 5, msel: 3 };
+/// headers included.
 const TOKEN_PORT: Port = Port::South(0);
 
 pub(super) fn write(
     grid: &Grid,
     tiles: &BTreeMap<Tile, TileContents>,
     streams: &[Stream],
-    routes: &[Vec<Circuit>],
+    switching: &Switching,
 ) -> Result<Vec<u8>, ArrayError> {
     let mut writer = Writer(CdoBuilder::new());
     // As in all PDIs that mlir-aie makes, the list starts with an empty NOP.
@@ -48,8 +48,11 @@ pub(super) fn write(
         writer.register(*tile, core_control::reset(false));
     }
     let mut masters: BTreeMap<Tile, Vec<Port>> = tiles.keys().map(|tile| (*tile, Vec::new())).collect();
-    for circuit in routes.iter().flatten() {
+    for circuit in &switching.circuits {
         masters.entry(circuit.tile).or_default().push(circuit.master);
+    }
+    for exchange in &switching.exchanges {
+        masters.entry(exchange.tile).or_default().extend(exchange.masters());
     }
     for (tile, used) in &masters {
         writer.clear(grid.kind(*tile)?, *tile, used)?;
@@ -57,10 +60,15 @@ pub(super) fn write(
     for (tile, contents) in tiles {
         writer.locks(grid.kind(*tile)?, *tile, contents)?;
     }
-    for circuit in routes.iter().flatten() {
+    for circuit in &switching.circuits {
         let switch = StreamSwitch(grid.kind(circuit.tile)?);
         for write in switch.circuit(circuit.slave, circuit.master)? {
             writer.register(circuit.tile, write);
+        }
+    }
+    for exchange in &switching.exchanges {
+        for write in exchange.writes(grid.kind(exchange.tile)?)? {
+            writer.register(exchange.tile, write);
         }
     }
     let mut shims = writer.shim_channels(streams)?;
@@ -147,10 +155,13 @@ impl Writer {
     /// Connects the DMA of the shims with their switches; gives the columns whose shims are used.
     fn shim_channels(&mut self, streams: &[Stream]) -> Result<Vec<u8>, ArrayError> {
         let mut columns = Vec::new();
+        let mut connected: Vec<Channel> = Vec::new();
         for end in streams.iter().flat_map(|stream| stream.to.iter().chain([&stream.from])) {
             if let End::Dma(channel) = end
                 && channel.tile.row == 0
+                && !connected.contains(channel)
             {
+                connected.push(*channel);
                 self.register(channel.tile, shim_mux::connect(channel.direction, channel.number)?);
                 columns.push(channel.tile.column);
             }

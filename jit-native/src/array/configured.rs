@@ -6,7 +6,7 @@ use super::error::ArrayError;
 use super::grid::Grid;
 use super::ring::Ring;
 use super::route::{Circuit, Stream};
-use super::tile::{Channel, End, Key, Tile};
+use super::tile::{Channel, End, Key, Source, Tile};
 use aie_hal::KernelArtifact;
 use aie_hal::artifact::ArtifactError;
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,9 +51,26 @@ impl Configured {
         &self.grid
     }
 
-    /// The streams in the order in which they were added, each with the circuits that were found for it.
+    /// The streams in the order in which they were added, each with the connections that were found for it. Streams of packets can
+    /// share some.
     pub fn routes(&self) -> impl Iterator<Item = (&Stream, &[Circuit])> {
         self.streams.iter().zip(self.routes.iter().map(Vec::as_slice))
+    }
+
+    /// Checks that tasks of a shim's channel can have packets of this id, or none if there is no id.
+    pub(super) fn check_source(&self, source: Source) -> Result<(), ArrayError> {
+        let Source { channel, packet } = source;
+        let from = End::Dma(channel);
+        let ids: Vec<u8> =
+            self.streams.iter().filter(|stream| stream.from == from).filter_map(|stream| stream.packet).collect();
+        let is_right = packet.map_or(ids.is_empty(), |id| ids.contains(&id));
+        if is_right { Ok(()) } else { Err(ArrayError::Packet { channel, packet, ids }) }
+    }
+
+    /// The id of the packets that a channel of a core or mem tile sends, if others send to the same end.
+    pub(super) fn merged_packet(&self, channel: Channel) -> Option<u8> {
+        let from = End::Dma(channel);
+        self.streams.iter().find(|stream| stream.from == from && stream.is_merged())?.packet
     }
 
     /// What a phase uses has to be a ring in its tile's memory, apart from the parameters.

@@ -95,6 +95,8 @@ pub(super) struct Link {
     pub next: Option<u8>,
     /// The buffer of the first run.
     pub slot: u64,
+    /// The id of the packet that each run is, if it has a header.
+    pub packet: Option<u8>,
 }
 
 /// Dimensions of a mem tile's descriptors, which alone can send zeros, and how many of these behind the innermost.
@@ -141,6 +143,7 @@ pub(super) fn encode(
     let (use_next, next) = (link.next.is_some(), link.next.unwrap_or(0).into());
     let (acquire, acquire_value) = (part.acquire, if part.acquire { -1 } else { 0 });
     let release_value = i8::from(part.release);
+    let (enable_packet, packet_id) = (link.packet.is_some(), link.packet.unwrap_or(0).into());
     if kind == TileKind::Mem {
         let bd = MemTileBd {
             length,
@@ -164,6 +167,8 @@ pub(super) fn encode(
             release_value,
             release_lock: if part.release { OWN_LOCKS + fields.release_lock } else { 0 },
             valid: true,
+            enable_packet,
+            packet_id,
             ..MemTileBd::default()
         };
         return Ok((MemTileBd::register(number), bd.encode()?.to_vec()));
@@ -187,6 +192,8 @@ pub(super) fn encode(
         release_value,
         release_lock: if part.release { fields.release_lock } else { 0 },
         valid: true,
+        enable_packet,
+        packet_id,
         ..CoreBd::default()
     };
     Ok((CoreBd::register(number), bd.encode()?.to_vec()))

@@ -20,7 +20,7 @@ use super::descriptor::{self, Link, Part, greatest_common_divisor};
 use super::error::ArrayError;
 use super::region::{Region, Run};
 use super::ring::Ring;
-use super::tile::{Channel, Key, Tile};
+use super::tile::{Channel, Key, Source, SourceKey, Tile};
 use aie_hal::format::dma_channel::{Direction, DmaChannel, DmaTask};
 use aie_hal::format::instructions::{Instruction, InstructionWriter, Transfer};
 use aie_hal::format::lock::Lock;
@@ -55,8 +55,8 @@ struct Phase {
     queued: BTreeMap<Key, usize>,
     /// Runs of a channel on a ring so far, by the ring's address.
     runs: BTreeMap<(Key, u32), u64>,
-    /// Words that a channel moves.
-    words: BTreeMap<Key, u64>,
+    /// Words that a channel moves, by the id of their packets where it leads to several places.
+    words: BTreeMap<SourceKey, u64>,
     shims: BTreeMap<Key, ShimQueue>,
     go: BTreeSet<Tile>,
     /// Rings in use, by tile.
@@ -182,6 +182,7 @@ impl<'a> Dispatch<'a> {
             return Err(ArrayError::Chained(channel));
         }
         let dma = &grid.limits(channel.tile)?.dma;
+        let packet = self.configured.merged_packet(channel);
         let (key, phase) = (channel.key(), &mut self.phase);
         let mut words = 0;
         let mut left = u64::from(count);
@@ -227,7 +228,7 @@ impl<'a> Dispatch<'a> {
             let number = first + index as u8;
             let next = (index + 1 < needed).then_some(number + 1);
             let runs = phase.runs.entry((key, part.ring.address)).or_default();
-            let link = Link { channel, next, slot: *runs % u64::from(part.ring.depth) };
+            let link = Link { channel, next, slot: *runs % u64::from(part.ring.depth), packet };
             let (register, bd) = descriptor::encode(kind, dma.bd_dimensions, number, part, &link)?;
             phase.descriptors.push((channel.tile.address(register), bd));
             if part.advance {
@@ -235,7 +236,7 @@ impl<'a> Dispatch<'a> {
             }
             words += part.words();
         }
-        *phase.words.entry(key).or_default() += words * u64::from(count);
+        *phase.words.entry((key, None)).or_default() += words * u64::from(count);
         let dma_channel = DmaChannel::new(kind, channel.direction, channel.number)?;
         while left > 0 {
             let runs = left.min(most);
@@ -247,12 +248,14 @@ impl<'a> Dispatch<'a> {
         Ok(self)
     }
 
-    /// Moves a region of an argument through a channel of a shim, behind what the channel already moves in this phase.
+    /// Moves a region of an argument through a channel of a shim, behind what the channel already moves in this phase, whatever packets
+    /// that is.
     ///
     /// # Errors
-    /// When there is no stream at the channel, or the region cannot be covered (see [`Region`]).
-    pub fn transfer(&mut self, channel: Channel, region: &Region) -> Result<&mut Self, ArrayError> {
-        self.transfer_at(channel, region, None)
+    /// When there is no stream at the channel, its packets have other ids ([`ArrayError::Packet`]), or the region cannot be covered (see
+    /// [`Region`]).
+    pub fn transfer(&mut self, source: impl Into<Source>, region: &Region) -> Result<&mut Self, ArrayError> {
+        self.transfer_at(source, region, None)
     }
 
     /// [`Dispatch::transfer`], with the part of the phase, from 0 to 1, at which it begins: what begins earlier is started
@@ -262,10 +265,12 @@ impl<'a> Dispatch<'a> {
     /// As [`Dispatch::transfer`].
     pub fn transfer_at(
         &mut self,
-        channel: Channel,
+        source: impl Into<Source>,
         region: &Region,
         position: Option<f64>,
     ) -> Result<&mut Self, ArrayError> {
+        let source = source.into();
+        let channel = source.channel;
         let grid = &self.configured.grid;
         if grid.channel(channel)? != TileKind::Shim {
             return Err(ArrayError::Kind { tile: channel.tile, expected: "shim" });
@@ -273,8 +278,12 @@ impl<'a> Dispatch<'a> {
         if !self.configured.is_connected(channel) {
             return Err(ArrayError::Unconnected(channel));
         }
-        let runs = region.runs(grid.arch().shim_burst())?;
-        *self.phase.words.entry(channel.key()).or_default() += region.words();
+        self.configured.check_source(source)?;
+        let mut runs = region.runs(grid.arch().shim_burst())?;
+        for run in &mut runs {
+            (run.bd.enable_packet, run.bd.packet_id) = (source.packet.is_some(), source.packet.unwrap_or(0).into());
+        }
+        *self.phase.words.entry(source.key()).or_default() += region.words();
         let queue = self.phase.shims.entry(channel.key()).or_insert_with(|| ShimQueue { channel, tasks: Vec::new() });
         let tasks = runs.into_iter().map(|run| ShimTask { run, argument: region.argument, position });
         queue.tasks.extend(tasks);

@@ -1,6 +1,6 @@
 //! Why an array program or a dispatch cannot be made.
 
-use super::tile::{Channel, End, Tile};
+use super::tile::{Channel, End, Source, Tile};
 use aie_hal::format::FormatError;
 use aie_hal::format::register::RegisterError;
 use aie_hal::format::stream_switch::PortError;
@@ -176,13 +176,35 @@ pub enum ArrayError {
     #[error("{from} sends {sent} words in a phase, and {to} receives {received}")]
     Unbalanced {
         /// Where the stream begins.
-        from: Channel,
+        from: Source,
         /// Words that it sends.
         sent: u64,
         /// Where it ends.
         to: Channel,
         /// Words that it receives.
         received: u64,
+    },
+    /// What all channels of a merge send is not what arrives: something would wait forever.
+    #[error("{to} receives {received} words in a phase, and the {streams} channels that send to it send {sent}")]
+    UnbalancedMerge {
+        /// Where the streams end.
+        to: Channel,
+        /// Words that it receives.
+        received: u64,
+        /// How many channels send to it.
+        streams: usize,
+        /// Words that they send.
+        sent: u64,
+    },
+    /// Words on a channel of a shim without an id that the channel needs, or with one that it does not have.
+    #[error("{}", packet_message(*channel, *packet, ids))]
+    Packet {
+        /// The channel.
+        channel: Channel,
+        /// The id asked for.
+        packet: Option<u8>,
+        /// The ids that it has.
+        ids: Vec<u8>,
     },
     /// Words that are not whole turns of a chain of the configuration: the next dispatch would find it at another buffer.
     #[error(
@@ -221,4 +243,13 @@ pub enum ArrayError {
     /// A file that cannot be written.
     #[error(transparent)]
     Format(#[from] FormatError),
+}
+
+fn packet_message(channel: Channel, packet: Option<u8>, ids: &[u8]) -> String {
+    let asked = packet.map_or("words without a packet id".to_owned(), |id| format!("words with packet id {id}"));
+    let ids: Vec<String> = ids.iter().map(u8::to_string).collect();
+    match &ids[..] {
+        [] => format!("{asked} on {channel}: it leads to one place, and has no ids"),
+        ids => format!("{asked} on {channel}: it has the ids {}", ids.join(", ")),
+    }
 }

@@ -13,6 +13,8 @@
 //! | broadcast | a stream with several ends |
 //! | split | a mem tile's receiving channel goes through several rings in turn ([`Dispatch::run`] with several [`Part`]s); each ring has a sending channel of its own |
 //! | join | the reverse: several receiving channels, each with a ring, and one sending channel that goes through all of them |
+//! | split by dispatches | one channel of a shim leads to several places, by the id of its packets ([`ArrayProgram::split`]) |
+//! | merge | what several channels send arrives at one, packet by packet ([`ArrayProgram::merge`]) |
 //! | layout transformation | the [`Part`] of either channel has several dimensions |
 //!
 //! What a channel does can also stay from dispatch to dispatch: [`ArrayProgram::chain`] has the configuration start it, and dispatches only
@@ -46,6 +48,7 @@ mod region;
 mod ring;
 mod rings;
 mod route;
+mod switching;
 mod tile;
 
 pub use configured::Configured;
@@ -64,7 +67,7 @@ pub use region::{Dimension, Region};
 pub use ring::{OWN_LOCKS, OWN_MEMORY, Ring};
 pub use rings::{Rings, RingsColumn};
 pub use route::{Circuit, Stream};
-pub use tile::{Channel, End, Tile};
+pub use tile::{Channel, End, Source, Tile};
 
 #[cfg(test)]
 mod mutations;

@@ -9,6 +9,7 @@ use super::error::ArrayError;
 use super::grid::Grid;
 use super::ring::Ring;
 use super::route::{self, Stream};
+use super::switching::Switching;
 use super::tile::{Channel, End, Tile};
 use crate::codegen::isa_of;
 use aie_hal::Arch;
@@ -19,6 +20,8 @@ use std::collections::BTreeMap;
 
 /// Bytes of a word of program memory.
 const PROGRAM_WORD: usize = 16;
+/// The greatest id of packets.
+const MOST_ID: u8 = 31;
 
 /// A program of the array under construction.
 ///
@@ -202,7 +205,55 @@ impl ArrayProgram {
         from: impl Into<End>,
         to: impl IntoIterator<Item = T>,
     ) -> Result<(), ArrayError> {
-        let stream = Stream { from: from.into(), to: to.into_iter().map(Into::into).collect() };
+        self.add(Stream { from: from.into(), to: to.into_iter().map(Into::into).collect(), packet: None })
+    }
+
+    /// Leads packets with these ids from one channel of a shim to these channels, each id to its own. Words of a dispatch name an id
+    /// ([`Source`](super::Source)); each run of a task's descriptor is a packet, and its header does not arrive. Words of one id wait for
+    /// those in front of them, whichever id these have.
+    ///
+    /// # Errors
+    /// When an end is not there, the channel is not a shim's, an id is more than 31 or named twice. Ends that are used twice and switches
+    /// that are full are found by [`ArrayProgram::finish`].
+    pub fn split(&mut self, from: Channel, to: &[(u8, &[Channel])]) -> Result<(), ArrayError> {
+        self.grid.expect(from.tile, TileKind::Shim, "shim")?;
+        for (index, (id, ends)) in to.iter().enumerate() {
+            let (value, max) = (u64::from(*id), u64::from(MOST_ID));
+            if value > max {
+                return Err(ArrayError::Range { what: "the id of a packet", value, min: 0, max });
+            }
+            if to[..index].iter().any(|(other, _)| other == id) {
+                return Err(ArrayError::InUse { tile: from.tile, what: "packet id", number: *id });
+            }
+            let to = ends.iter().map(|channel| End::from(*channel)).collect();
+            self.add(Stream { from: from.into(), to, packet: Some(*id) })?;
+        }
+        Ok(())
+    }
+
+    /// Leads what several channels of cores and mem tiles send to one, packet by packet: each run of a descriptor is one, which no other
+    /// interrupts. Channels whose packets wait at the same time get through in any order. The ids are this program's own.
+    ///
+    /// # Errors
+    /// When an end is not there, or a channel is a shim's. Channels with a chain ([`ArrayProgram::chain`]), ends that are used twice and
+    /// switches that are full are found by [`ArrayProgram::finish`].
+    pub fn merge(&mut self, from: &[Channel], to: Channel) -> Result<(), ArrayError> {
+        if let [from] = from {
+            return self.stream(*from, [to]);
+        }
+        for (from, id) in from.iter().zip(0..) {
+            if self.grid.channel(*from)? == TileKind::Shim {
+                return Err(ArrayError::Kind { tile: from.tile, expected: "core or mem" });
+            }
+            if id > MOST_ID {
+                return Err(ArrayError::Exhausted { tile: to.tile, what: "packet ids", limit: MOST_ID as usize + 1 });
+            }
+            self.add(Stream { from: (*from).into(), to: vec![to.into()], packet: Some(id) })?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, stream: Stream) -> Result<(), ArrayError> {
         for end in stream.to.iter().chain([&stream.from]) {
             match *end {
                 End::Core(tile) => self.grid.core(tile)?,
@@ -264,7 +315,8 @@ impl ArrayProgram {
         // Tokens leave the array there.
         let tokens: Vec<_> = (0..self.grid.columns()).map(|column| (Tile::new(column, 0), Port::South(0))).collect();
         let routes = route::route(&self.grid, &self.streams, &tokens)?;
-        let pdi = configuration::write(&self.grid, &self.tiles, &self.streams, &routes)?;
+        let switching = Switching::new(&self.grid, &self.streams, &routes)?;
+        let pdi = configuration::write(&self.grid, &self.tiles, &self.streams, &switching)?;
         let parameters = self.tiles.iter().filter_map(|(tile, contents)| Some((*tile, contents.parameters?))).collect();
         let of_tile = |(tile, contents): (&Tile, &TileContents)| {
             let tile = *tile;
@@ -280,6 +332,9 @@ impl ArrayProgram {
             Configured { grid: self.grid, pdi, streams: self.streams, routes, parameters, locks, chains, controllers };
         let unconnected = configured.chains.iter().find(|chain| !configured.is_connected(chain.channel));
         unconnected.map_or(Ok(()), |chain| Err(ArrayError::Unconnected(chain.channel)))?;
+        // Its descriptors have no header.
+        let merged = configured.chains.iter().find(|chain| configured.merged_packet(chain.channel).is_some());
+        merged.map_or(Ok(()), |chain| Err(ArrayError::Chained(chain.channel)))?;
         Ok(configured)
     }
 

@@ -36,6 +36,8 @@ impl fmt::Display for Tile {
 
 /// What identifies a channel: its tile, the code of its direction, its number.
 pub(super) type Key = (Tile, u8, u8);
+/// A channel, and an id of its packets if tasks of it have ids.
+pub(super) type SourceKey = (Key, Option<u8>);
 
 /// A channel of a tile's DMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -71,6 +73,43 @@ impl Channel {
 impl fmt::Display for Channel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} of tile {}", self.direction, self.number, self.tile)
+    }
+}
+
+/// Where words of an argument enter the array: a shim's channel, and the id of their packets where the channel leads to several places
+/// ([`ArrayProgram::split`](super::ArrayProgram::split)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Source {
+    /// The channel.
+    pub channel: Channel,
+    /// The id, 0 to 31. None where the channel leads to one place, or gets words.
+    pub packet: Option<u8>,
+}
+
+impl Source {
+    /// Packets with an id.
+    #[must_use]
+    pub const fn packet(channel: Channel, id: u8) -> Self {
+        Self { channel, packet: Some(id) }
+    }
+
+    /// What identifies it.
+    pub(super) fn key(self) -> SourceKey {
+        (self.channel.key(), self.packet)
+    }
+}
+
+impl From<Channel> for Source {
+    fn from(channel: Channel) -> Self {
+        Self { channel, packet: None }
+    }
+}
+
+/// As `MM2S 1 of tile (0,0), packet 3`.
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.channel.fmt(f)?;
+        self.packet.map_or(Ok(()), |id| write!(f, ", packet {id}"))
     }
 }
 

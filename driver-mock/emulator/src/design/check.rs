@@ -22,8 +22,6 @@ use aie_hal::format::register::TileKind;
 use aie_hal::format::stream_switch::StreamSwitch;
 use std::collections::BTreeMap;
 
-/// Arbiters of a switch (mlir-aie's target model).
-const ARBITERS: u8 = 6;
 /// What fits into the six bits of a lock.
 pub(super) const LOCK_MAX: u32 = 63;
 
@@ -176,9 +174,12 @@ impl Check<'_> {
             });
             what.for_each(|what| self.add(tile.position, what));
         }
-        for rule in tile.switch.rules.iter().filter(|rule| rule.arbiter >= ARBITERS) {
+        for rule in tile.switch.rules.iter().filter(|rule| rule.arbiter >= StreamSwitch::ARBITERS) {
             let (arbiter, slave) = (rule.arbiter, rule.slave);
-            self.add(tile.position, format!("packets of {slave} go to arbiter {arbiter}; a switch has {ARBITERS}"));
+            self.add(
+                tile.position,
+                format!("packets of {slave} go to arbiter {arbiter}; a switch has {}", StreamSwitch::ARBITERS),
+            );
         }
     }
 

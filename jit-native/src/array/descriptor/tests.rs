@@ -16,7 +16,7 @@ fn dimensions(numbers: &[(u64, u64)]) -> Vec<Dimension> {
 fn a_core_descriptor() {
     let ring = Ring { stride: 0x100 * 8, capacity: 0x100 * 40, ..RING };
     let part = Part::strided(ring, 0, &dimensions(&[(1, 8), (16, 4), (128, 4)]));
-    let link = Link { channel: Channel::receive(ring.tile, 0), next: Some(7), slot: 2 };
+    let link = Link { channel: Channel::receive(ring.tile, 0), next: Some(7), slot: 2, packet: None };
     let (register, words) = encode(TileKind::Core, 3, 5, &part, &link).unwrap();
     // Iterations step by 512 words instead of 64, and no packet id in the second word.
     let expected = [0x0100_0080, 0, 0x0001_E000, 0x0081_007F, 0x0010_8000 | 511, 0x3E04_7FE2];
@@ -29,7 +29,7 @@ fn a_mem_tile_descriptor() {
     let tile = Tile::new(0, 1);
     let ring = Ring { tile, address: 0x2000, stride: 0x3000, depth: 9, capacity: 0x1B000, empty: 10, full: 11 };
     let part = Part::strided(ring, 0, &dimensions(&[(1, 8), (16, 4), (128, 3), (1000, 2)]));
-    let link = Link { channel: Channel::receive(tile, 0), next: Some(31), slot: 0 };
+    let link = Link { channel: Channel::receive(tile, 0), next: Some(31), slot: 0, packet: None };
     let (register, words) = encode(TileKind::Mem, 4, 30, &part, &link).unwrap();
     let length = 8 * 4 * 3 * 2;
     // The row's word 1 is its address in words behind the western neighbour's memory, with the next descriptor.
@@ -49,7 +49,7 @@ fn a_mem_tile_descriptor() {
 #[test]
 fn senders_wait_for_full_buffers() {
     let part = Part::linear(RING, 64);
-    let link = Link { channel: Channel::send(RING.tile, 1), next: None, slot: 0 };
+    let link = Link { channel: Channel::send(RING.tile, 1), next: None, slot: 0, packet: None };
     let (_, words) = encode(TileKind::Core, 3, 0, &part, &link).unwrap();
     let bd = CoreBd::decode(&words.try_into().unwrap());
     assert_eq!((bd.acquire, bd.acquire_lock, bd.acquire_value), (true, 3, -1));
@@ -61,7 +61,7 @@ fn senders_wait_for_full_buffers() {
 fn parts_without_locks_stay_at_their_buffer() {
     let part =
         Part { acquire: false, release: false, advance: false, ..Part::strided(RING, 16, &dimensions(&[(1, 4)])) };
-    let link = Link { channel: Channel::send(RING.tile, 1), next: None, slot: 3 };
+    let link = Link { channel: Channel::send(RING.tile, 1), next: None, slot: 3, packet: None };
     let (_, words) = encode(TileKind::Core, 3, 0, &part, &link).unwrap();
     let bd = CoreBd::decode(&words.try_into().unwrap());
     assert!(!bd.acquire && bd.release_value == 0 && bd.iteration_wrap == 1);
@@ -70,7 +70,7 @@ fn parts_without_locks_stay_at_their_buffer() {
 
 #[test]
 fn parts_end_within_their_buffer() {
-    let link = Link { channel: Channel::receive(RING.tile, 0), next: None, slot: 0 };
+    let link = Link { channel: Channel::receive(RING.tile, 0), next: None, slot: 0, packet: None };
     let message = |part: &Part| encode(TileKind::Core, 3, 0, part, &link).unwrap_err().to_string();
     let end = "the end of what a channel moves in a buffer is";
     assert_eq!(message(&Part::linear(RING, 65)), format!("{end} 260: it has to be 4 to 256"));
@@ -101,7 +101,7 @@ fn parts_end_within_their_buffer() {
 #[test]
 fn mem_tiles_send_zeros_behind_the_innermost_dimension() {
     let ring = Ring { tile: Tile::new(0, 1), ..RING };
-    let link = Link { channel: Channel::send(ring.tile, 4), next: None, slot: 0 };
+    let link = Link { channel: Channel::send(ring.tile, 4), next: None, slot: 0, packet: None };
     let bd = |part: &Part| {
         encode(TileKind::Mem, 4, 0, part, &link).map(|(_, words)| MemTileBd::decode(&words.try_into().unwrap()))
     };
@@ -114,8 +114,8 @@ fn mem_tiles_send_zeros_behind_the_innermost_dimension() {
     let one = bd(&Part::linear(ring, 6).padded(2)).unwrap();
     assert_eq!((one.length, one.d0_wrap, one.d0_zero_after), (8, 6, 2));
     assert!(bd(&Part::linear(ring, 6).padded(64)).is_err());
-    let arriving = Link { channel: Channel::receive(ring.tile, 0), next: None, slot: 0 };
+    let arriving = Link { channel: Channel::receive(ring.tile, 0), next: None, slot: 0, packet: None };
     assert!(encode(TileKind::Mem, 4, 0, &Part::linear(ring, 6).padded(2), &arriving).is_err());
-    let of_core = Link { channel: Channel::send(RING.tile, 0), next: None, slot: 0 };
+    let of_core = Link { channel: Channel::send(RING.tile, 0), next: None, slot: 0, packet: None };
     assert!(encode(TileKind::Core, 3, 0, &Part::linear(RING, 6).padded(2), &of_core).is_err());
 }

@@ -9,7 +9,7 @@ fn grid(columns: u8) -> Grid {
 }
 
 fn stream(from: Channel, to: &[Channel]) -> Stream {
-    Stream { from: from.into(), to: to.iter().map(|channel| (*channel).into()).collect() }
+    Stream { from: from.into(), to: to.iter().map(|channel| (*channel).into()).collect(), packet: None }
 }
 
 /// The tile that a port leads to, and the port there.
@@ -77,7 +77,7 @@ fn streams_arrive_where_they_should_and_nowhere_else() {
             &[Channel::receive(top, 1), Channel::receive(Tile::new(column, 1), 0)],
         ));
         streams.push(stream(Channel::send(top, 0), &[Channel::receive(Tile::new((column + 1) % 4, 0), 1)]));
-        streams.push(Stream { from: End::Core(top), to: vec![End::Core(Tile::new(column, 2))] });
+        streams.push(Stream { from: End::Core(top), to: vec![End::Core(Tile::new(column, 2))], packet: None });
     }
     let routes = route(&grid(4), &streams, &[]).unwrap();
     expect_delivery(&streams, &routes);
