@@ -33,7 +33,7 @@ pub enum Products {
     /// The one that makes all others.
     #[default]
     Product,
-    /// [`families::rings`], where it takes the node.
+    /// [`families::rings`], where it takes the node; and what a token has beside its products by [`families::rings::vectors`].
     Rings,
 }
 
@@ -70,12 +70,12 @@ impl NativeCompiler {
         self
     }
 
-    /// Asks the families of products that are chosen before the others. Stores keep kernels of another choice apart.
+    /// Asks the families that are chosen with these products before the others. Stores keep kernels of another choice apart.
     #[must_use]
     pub fn with_products(self, products: Products) -> Self {
         match products {
             Products::Product => self,
-            Products::Rings => self.with_families([&families::rings::FAMILY], families::rings::FAMILY.name),
+            Products::Rings => self.with_families(families::CHOSEN.iter().copied(), families::rings::FAMILY.name),
         }
     }
 
@@ -206,10 +206,12 @@ mod tests {
         let default = NativeCompiler::default();
         assert_eq!((product.identity(), product.sources()), (default.identity(), default.sources()));
         assert!(rings.identity() != default.identity() && rings.sources() != default.sources());
-        let names = |compiler: &NativeCompiler| {
-            kit::families_of(&compiler.families, "MUL_MAT").map(|family| family.name).collect::<Vec<_>>()
+        let names = |compiler: &NativeCompiler, op: &str| {
+            kit::families_of(&compiler.families, op).map(|family| family.name).collect::<Vec<_>>()
         };
-        assert_eq!((names(&product), names(&rings)), (vec!["product"], vec!["rings", "product"]));
+        let of = |op| (names(&product, op), names(&rings, op));
+        assert_eq!(of("MUL_MAT"), (vec!["product"], vec!["rings", "product"]));
+        assert_eq!(of("ROPE"), (vec!["rope"], vec!["vectors", "rope"]));
     }
 
     /// Admits what computes nothing.

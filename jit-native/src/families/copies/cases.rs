@@ -43,8 +43,15 @@ fn shapes() -> Vec<Case> {
 }
 
 /// Three rows into a cache, two of them neighbours.
-fn set_rows(dtype: DataType) -> Case {
-    let (rows, cache) = (Tensor::contiguous(DataType::F32, [64, 3, 1, 1]), Tensor::contiguous(dtype, [64, 11, 1, 1]));
-    let places = Tensor::contiguous(DataType::I64, [3, 1, 1, 1]);
-    Case::new("SET_ROWS", cache, &[rows, places, cache]).input(1, Input::Whole(vec![4, 5, 0]))
+pub(in crate::families) fn set_rows(dtype: DataType) -> Case {
+    rows_to(dtype, 64, vec![4, 5, 0])
+}
+
+/// Rows of so many elements into these places of a cache.
+pub(in crate::families) fn rows_to(dtype: DataType, elements: usize, places: Vec<u32>) -> Case {
+    let count = places.len();
+    let rows = Tensor::contiguous(DataType::F32, [elements, count, 1, 1]);
+    let (indices, cache) =
+        (Tensor::contiguous(DataType::I64, [count, 1, 1, 1]), Tensor::contiguous(dtype, [elements, 11, 1, 1]));
+    Case::new("SET_ROWS", cache, &[rows, indices, cache]).input(1, Input::Whole(places))
 }

@@ -1,8 +1,9 @@
 //! The array of the family, and how the work is dealt over its columns.
 
 use super::movement::Movement;
+use super::mover::Mover as _;
 use super::pack;
-use crate::array::{ArrayError, Dispatch, Memo, Pass, Passes};
+use crate::array::{Configured, Dispatch, Memo, Pass, Passes};
 use crate::codegen::LoopForm;
 use crate::kit::{NativeError, isa_for};
 use aie_hal::{Arch, KernelArtifact};
@@ -38,16 +39,20 @@ fn failed(error: impl ToString) -> NativeError {
     NativeError::Failed { family: NAME, reason: error.to_string() }
 }
 
-pub(super) fn unsupported(node: &Node, reason: impl Into<String>) -> NativeError {
+pub(in crate::families) fn unsupported(node: &Node, reason: impl Into<String>) -> NativeError {
     NativeError::Unsupported { family: NAME, op: node.op.clone(), reason: reason.into() }
 }
 
-pub(super) fn source(node: &Node, slot: usize) -> Result<&Tensor, NativeError> {
+pub(in crate::families) fn source(node: &Node, slot: usize) -> Result<&Tensor, NativeError> {
     node.source(slot).ok_or_else(|| unsupported(node, format!("no source {slot}")))
 }
 
 /// What the cores make, where they make anything.
-pub(super) fn format_of(node: &Node, movement: &Movement, arch: &Arch) -> Result<Option<u32>, NativeError> {
+pub(in crate::families) fn format_of(
+    node: &Node,
+    movement: &Movement,
+    arch: &Arch,
+) -> Result<Option<u32>, NativeError> {
     let format = match (movement.pair, node.output.dtype) {
         (None, _) => return Ok(None),
         (Some(_), DataType::BF16) => pack::BF16,
@@ -84,20 +89,17 @@ pub(super) fn phases(
     dispatch: &mut Dispatch<'_>,
     work: &[Pass],
     format: Option<u32>,
-) -> Result<(), ArrayError> {
-    for phase in work.chunks(usize::from(passes.columns()).max(1)) {
-        for (column, pass) in (0..).zip(phase) {
-            match format {
-                Some(format) => passes.pack(dispatch, column, pass, format)?,
-                None => passes.pass(dispatch, column, pass)?,
-            }
-        }
-        dispatch.end_phase()?;
-    }
-    Ok(())
+) -> Result<(), String> {
+    let mut phases = work.chunks(usize::from(passes.columns()).max(1));
+    // Blocks of what a shim waits for are what bounds tiles here, not rows.
+    phases.try_for_each(|phase| passes.phase(dispatch, phase, 1, format))
 }
 
-pub(super) fn finished(node: &Node, passes: &Passes, dispatch: Dispatch<'_>) -> Result<KernelArtifact, NativeError> {
+pub(in crate::families) fn finished(
+    node: &Node,
+    configured: &Configured,
+    dispatch: Dispatch<'_>,
+) -> Result<KernelArtifact, NativeError> {
     let instructions = dispatch.finish().map_err(failed)?;
-    Ok(passes.configured().artifact(format!("native-{}", node.op), instructions)?)
+    Ok(configured.artifact(format!("native-{}", node.op), instructions)?)
 }

@@ -17,9 +17,10 @@
 //! | f32 to f16 or bf16 for generations without an instruction set (`aie_isa`) | no program |
 //! | more than 1,024 rows by indices | a stream grows by up to 350 bytes with each row; a prompt of more tokens has enough to do elsewhere |
 
-mod cases;
-mod design;
+pub(super) mod cases;
+pub(super) mod design;
 pub mod movement;
+pub(super) mod mover;
 pub mod pack;
 pub mod rows;
 
@@ -44,7 +45,7 @@ pub static FAMILY: Family = Family {
 
 fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
     match node.op.as_str() {
-        "GET_ROWS" | "SET_ROWS" => rows::build(node, arch),
+        "GET_ROWS" | "SET_ROWS" => rows::build(node, arch, passes(arch)?),
         "CONCAT" => whole(node, arch, &joined(node)?),
         "REPEAT" => whole(node, arch, &repeated(node)?),
         _ => {
@@ -107,7 +108,7 @@ fn whole(node: &Node, arch: &Arch, movements: &[(u16, Movement)]) -> Result<Kern
         let pass =
             |part: &Movement| Pass { from: vec![part.source(*argument, 0, None)], to: vec![part.result(to, 0, None)] };
         let work: Vec<Pass> = parts.iter().map(pass).collect();
-        phases(&passes, &mut dispatch, &work, format).map_err(|error| unsupported(node, error.to_string()))?;
+        phases(&passes, &mut dispatch, &work, format).map_err(|why| unsupported(node, why))?;
     }
-    finished(node, &passes, dispatch)
+    finished(node, passes.configured(), dispatch)
 }

@@ -5,9 +5,10 @@
 //! scattered ones are a descriptor each. The host looks at the indices alone, which are graph inputs in llama.cpp and so in
 //! its memory; rows do not pass it.
 
-use super::design::{columns, finished, format_of, passes, phases, source, unsupported};
+use super::design::{finished, format_of, source, unsupported};
 use super::movement::Movement;
-use crate::array::{ArrayError, Dimension, Dispatch, Pass, Passes};
+use super::mover::Mover;
+use crate::array::{Dimension, Dispatch, Pass};
 use crate::kit::NativeError;
 use aie_hal::{Arch, HostFunctionError, KernelArtifact, StreamMaker};
 use aie_ops::{DataType, Node, Tensor};
@@ -21,7 +22,7 @@ const MOST_ROWS: usize = 1024;
 #[derive(Debug)]
 struct Rows {
     name: &'static str,
-    passes: Arc<Passes>,
+    mover: Arc<dyn Mover>,
     /// A row from the beginning of a source's row to that of a row of the result.
     row: Movement,
     format: Option<u32>,
@@ -56,7 +57,12 @@ impl Side {
     }
 }
 
-pub(super) fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
+/// The kernel of GET_ROWS or SET_ROWS whose words `mover` moves, all in one phase.
+pub(in crate::families) fn build(
+    node: &Node,
+    arch: &Arch,
+    mover: Arc<dyn Mover>,
+) -> Result<KernelArtifact, NativeError> {
     let rejected = |why: String| unsupported(node, why);
     let (from, indices, to) = (source(node, 0)?, source(node, 1)?, &node.output);
     let scatters = node.op == "SET_ROWS";
@@ -84,10 +90,9 @@ pub(super) fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeEr
     if dense.ne[2] > chosen.ne[2] || dense.ne[3] > chosen.ne[3] || chosen.ne[1] == 0 {
         return Err(rejected(format!("rows with extents {:?} among rows with {:?}", dense.ne, chosen.ne)));
     }
-    let passes = passes(arch)?;
     let rows = Rows {
         name: if scatters { "SET_ROWS" } else { "GET_ROWS" },
-        passes: passes.clone(),
+        mover: mover.clone(),
         row,
         format,
         indices: *indices,
@@ -96,7 +101,7 @@ pub(super) fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeEr
         scatters,
         arguments: [0, 1, node.inputs().count()],
     };
-    let most = if format.is_some() { Passes::MOST_PACKED } else { Passes::MOST_PASSED };
+    let most = mover.most_words(format);
     let words = rows.row.words().saturating_mul(count as u64);
     // Indices that repeat are left to one column.
     if words > most {
@@ -104,10 +109,11 @@ pub(super) fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeEr
     }
     // The worst case has to be possible, since streams are made when nothing can be done any more: rows without order.
     let scattered: Vec<usize> = (0..count).map(|row| (row * row / 2 + row) % chosen.ne[1]).collect();
-    rows.dispatch(&scattered).and_then(Dispatch::finish).map_err(|error| rejected(error.to_string()))?;
+    let worst = rows.dispatch(&scattered).map_err(rejected)?;
+    worst.finish().map_err(|error| rejected(error.to_string()))?;
     let first: Vec<usize> = (0..count).map(|row| row % chosen.ne[1]).collect();
-    let example = rows.dispatch(&first).map_err(|error| rejected(error.to_string()))?;
-    let artifact = finished(node, &passes, example)?;
+    let example = rows.dispatch(&first).map_err(rejected)?;
+    let artifact = finished(node, mover.configured(), example)?;
     Ok(artifact.with_stream_maker(Arc::new(rows)))
 }
 
@@ -140,7 +146,7 @@ impl Rows {
     }
 
     /// The dispatch that moves these rows.
-    fn dispatch(&self, chosen: &[usize]) -> Result<Dispatch<'_>, ArrayError> {
+    fn dispatch(&self, chosen: &[usize]) -> Result<Dispatch<'_>, String> {
         let places = self.each_row().zip(chosen).map(|(place, row)| {
             let (dense, other) = (self.dense.at(place), self.chosen.at([*row, place[1], place[2]]));
             if self.scatters { (dense, other) } else { (other, dense) }
@@ -150,7 +156,7 @@ impl Rows {
         // Of two rows for one place the later stays, so they have to be written in their order.
         let ordered = !places.iter().all(|(_, to)| written.insert(*to));
         let words = self.row.words() * places.len() as u64;
-        let columns = if ordered { 1 } else { columns(&self.passes, words).min(places.len() as u64) };
+        let columns = if ordered { 1 } else { self.mover.columns(words, self.format).min(places.len() as u64) };
         let mut work = Vec::new();
         for column in 0..columns as usize {
             let part = |column: usize| places.len() * column / columns as usize;
@@ -162,8 +168,8 @@ impl Rows {
                 to: starts(|place| place.1).map(|(start, more)| self.row.result(to, start, more)).collect(),
             });
         }
-        let mut dispatch = self.passes.configured().dispatch();
-        phases(&self.passes, &mut dispatch, &work, self.format)?;
+        let mut dispatch = self.mover.configured().dispatch();
+        self.mover.phase(&mut dispatch, &work, self.row.words(), self.format)?;
         Ok(dispatch)
     }
 }
@@ -193,7 +199,7 @@ impl StreamMaker for Rows {
         let data = |reason: String| HostFunctionError::Data { kernel: self.name.to_owned(), reason };
         let indices = arguments.first().ok_or_else(|| data("no indices".into()))?;
         let chosen = self.choose(indices).map_err(data)?;
-        let dispatch = self.dispatch(&chosen).map_err(|error| data(error.to_string()))?;
+        let dispatch = self.dispatch(&chosen).map_err(data)?;
         dispatch.finish().map_err(|error| data(error.to_string()))
     }
 }

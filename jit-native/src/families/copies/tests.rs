@@ -3,6 +3,7 @@
 use super::*;
 use crate::array::testing::{Device, aie2, arch, bytes_of, words_of};
 use crate::families::build;
+use crate::families::rings::vectors;
 use aie_ops::table::lookup;
 use aie_ops::{DataType, OpParams};
 use rstest::rstest;
@@ -46,10 +47,15 @@ fn padded(bytes: &[u8]) -> Vec<u32> {
 /// Runs the kernel of `node` for `arch` on these bytes of its sources and of what the result has before, and compares all of the
 /// result.
 fn check(node: &Node, arch: &Arch, inputs: &[Vec<u8>], before: Vec<u8>) {
+    check_of((&FAMILY, arch), node, inputs, before);
+}
+
+/// [`check`] of the kernel that a family makes.
+fn check_of((family, arch): (&Family, &Arch), node: &Node, inputs: &[Vec<u8>], before: Vec<u8>) {
     let slices: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
     let mut expected = before.clone();
     lookup(&node.op).unwrap().reference(node).unwrap().run(&slices, &mut expected).unwrap();
-    let artifact = build(node, arch).unwrap();
+    let artifact = (family.build)(node, arch).unwrap();
     let stream = match artifact.stream_maker() {
         Some(maker) => {
             let read: Vec<&[u8]> = maker.reads().iter().map(|argument| slices[*argument]).collect();
@@ -131,7 +137,7 @@ fn numbers(count: usize) -> Vec<u8> {
 #[rstest]
 fn f32_becomes_f16_and_bf16(
     #[values(DataType::F16, DataType::BF16)] dtype: DataType,
-    #[values("aie2", "aie2p")] generation: &str,
+    #[values((&FAMILY, "aie2"), (&FAMILY, "aie2p"), (&vectors::FAMILY, "aie2"))] of: (&'static Family, &str),
 ) {
     let ne = [1026, 11, 1, 1];
     let node = node("CPY", tensor(dtype, ne), &[tensor(DataType::F32, ne), tensor(dtype, ne)]);
@@ -144,7 +150,7 @@ fn f32_becomes_f16_and_bf16(
             *word = 0x3F80_0000u32.to_le_bytes();
         }
     }
-    check(&node, &arch(generation), &[input, before.clone()], before);
+    check_of((of.0, &arch(of.1)), &node, &[input, before.clone()], before);
 }
 
 fn indices(dtype: DataType, ne: [usize; 4], rows: &[u32]) -> (Tensor, Vec<u8>) {
@@ -179,7 +185,7 @@ fn rows_are_gathered(
 fn rows_are_scattered(
     #[case] rows: &[u32],
     #[values(DataType::F32, DataType::F16, DataType::BF16)] dtype: DataType,
-    #[values("aie2", "aie2p")] generation: &str,
+    #[values((&FAMILY, "aie2"), (&FAMILY, "aie2p"), (&vectors::FAMILY, "aie2"))] of: (&'static Family, &str),
 ) {
     let count = rows.len();
     let (from, cache) = (tensor(DataType::F32, [192, count, 1, 1]), tensor(dtype, [192, 128, 1, 1]));
@@ -189,14 +195,14 @@ fn rows_are_scattered(
     let finite =
         numbers.as_chunks::<4>().0.iter().flat_map(|word| (u32::from_le_bytes(*word) & 0xC7FF_FFFF).to_le_bytes());
     let before = Random(1).bytes(&cache);
-    check(&node, &arch(generation), &[finite.collect(), chosen, before.clone()], before);
+    check_of((of.0, &arch(of.1)), &node, &[finite.collect(), chosen, before.clone()], before);
 }
 
 /// More tasks on either side than a channel's queue has places, none of which may wait for rows that come later.
 #[rstest]
 fn groups_of_rows_are_scattered(
     #[values(DataType::F32, DataType::F16, DataType::BF16)] dtype: DataType,
-    #[values("aie2", "aie2p")] generation: &str,
+    #[values((&FAMILY, "aie2"), (&FAMILY, "aie2p"), (&vectors::FAMILY, "aie2"))] of: (&'static Family, &str),
 ) {
     let from = Tensor { nb: [4, 256, 1792, 3584], ..tensor(DataType::F32, [64, 3, 2, 21]) };
     let cache = tensor(dtype, [64, 11, 2, 21]);
@@ -207,7 +213,7 @@ fn groups_of_rows_are_scattered(
     let finite = words.as_chunks::<4>().0.iter();
     let finite = finite.flat_map(|word| (u32::from_le_bytes(*word) & 0xC7FF_FFFF).to_le_bytes());
     let before = Random(1).bytes(&cache);
-    check(&node, &arch(generation), &[finite.collect(), chosen, before.clone()], before);
+    check_of((of.0, &arch(of.1)), &node, &[finite.collect(), chosen, before.clone()], before);
 }
 
 #[test]

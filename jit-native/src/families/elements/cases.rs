@@ -76,22 +76,29 @@ pub(super) fn rows(_: &Arch) -> Vec<Case> {
 }
 
 /// Rotations of pairs beside each other and half a row apart, of a part of a row, with factors, with four positions.
-pub(super) fn rope(_: &Arch) -> Vec<Case> {
-    let case = |ne: [usize; 4], [dimensions, mode]: [i32; 2], positions: usize, factors: bool| {
-        let mut sources = vec![f32s(ne), Tensor::contiguous(DataType::I32, [positions * ne[2], 1, 1, 1])];
-        if factors {
-            sources.push(f32s([dimensions as usize / 2, 1, 1, 1]));
-        }
-        let numbers = (0..positions * ne[2]).map(|index| 7 + 5 * index as u32).collect();
-        let parameters = [(5, 10_000.0), (6, 1.0), (7, 0.0), (8, 1.0), (9, 32.0), (10, 1.0)];
-        let case = Case::new("ROPE", f32s(ne), &sources).floats(&parameters);
-        let case = case.ints(&[(1, dimensions), (2, mode), (4, 512)]).input(1, Input::Whole(numbers));
-        if factors { case.input(2, Input::Between(0.9, 1.1)) } else { case }
-    };
+pub(in crate::families) fn rope(_: &Arch) -> Vec<Case> {
     vec![
-        case([64, 4, 3, 1], [64, 0], 1, false),
-        case([64, 3, 2, 1], [64, 2], 1, true),
-        case([80, 3, 2, 1], [64, 2], 1, false),
-        case([64, 3, 3, 1], [64, 8], 4, false).ints(&[(11, 8), (12, 12), (13, 12), (14, 0)]),
+        rotation([64, 4, 3, 1], [64, 0], 1, false),
+        rotation([64, 3, 2, 1], [64, 2], 1, true),
+        rotation([80, 3, 2, 1], [64, 2], 1, false),
+        rotation([64, 3, 3, 1], [64, 8], 4, false).ints(&[(11, 8), (12, 12), (13, 12), (14, 0)]),
     ]
+}
+
+/// A rotation with so many positions for each token, and with frequency factors or without.
+pub(in crate::families) fn rotation(
+    ne: [usize; 4],
+    [dimensions, mode]: [i32; 2],
+    positions: usize,
+    factors: bool,
+) -> Case {
+    let mut sources = vec![f32s(ne), Tensor::contiguous(DataType::I32, [positions * ne[2], 1, 1, 1])];
+    if factors {
+        sources.push(f32s([dimensions as usize / 2, 1, 1, 1]));
+    }
+    let numbers = (0..positions * ne[2]).map(|index| 7 + 5 * index as u32).collect();
+    let parameters = [(5, 10_000.0), (6, 1.0), (7, 0.0), (8, 1.0), (9, 32.0), (10, 1.0)];
+    let case = Case::new("ROPE", f32s(ne), &sources).floats(&parameters);
+    let case = case.ints(&[(1, dimensions), (2, mode), (4, 512)]).input(1, Input::Whole(numbers));
+    if factors { case.input(2, Input::Between(0.9, 1.1)) } else { case }
 }

@@ -6,6 +6,7 @@ use super::repetition;
 use super::rotation;
 use super::step::VECTOR_BYTES;
 use crate::codegen::{Address, Class, CoreBuilder, Reg};
+use crate::families::copies::pack;
 use crate::numerics::{Lanes, Unit, Vectors, exponential, logarithm, product, quotient, root, trigonometry};
 
 const SIGN: u32 = 0x8000_0000;
@@ -160,6 +161,7 @@ pub(super) fn compute<U: Unit>(b: &mut CoreBuilder, unit: U, o: &Operands, funct
             let x = l.load(o.first.0, Address::Then(bytes));
             l.store_bf16(x, o.target.0, Address::Then(bytes / 2));
         }),
+        F::Half => on.b.repeat(o.count(function), |b| pack::pair(b, pack::F16, o.first.0, o.target.0)),
         F::Repeat => repetition::repeat(on.b, o),
         F::Again | F::AgainWords => repetition::again(on.b, o, function),
         F::Gather => rotation::gather(on.b, o),

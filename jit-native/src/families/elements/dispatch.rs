@@ -61,8 +61,9 @@ pub struct Preparation {
 }
 
 /// An array, and what is known of the loops of its program.
-struct Machine {
-    elements: Elements,
+#[derive(Debug)]
+pub(in crate::families) struct Machine {
+    pub elements: Elements,
     loops: Vec<LoopReport>,
 }
 
@@ -70,7 +71,11 @@ struct Machine {
 static MACHINES: Memo<Repertoire, Machine> = Memo::new();
 
 /// The array of a generation with a program; made once.
-fn machine(family: &'static str, repertoire: Repertoire, arch: &Arch) -> Result<Arc<Machine>, NativeError> {
+pub(in crate::families) fn machine(
+    family: &'static str,
+    repertoire: Repertoire,
+    arch: &Arch,
+) -> Result<Arc<Machine>, NativeError> {
     let isa = isa_for(family, &InstructionSet::ALL, arch)?;
     let make = || {
         let program = program::program(isa, repertoire, LoopForm::of(arch)).map_err(|error| error.to_string())?;
@@ -88,27 +93,31 @@ fn machine(family: &'static str, repertoire: Repertoire, arch: &Arch) -> Result<
 /// # Errors
 /// [`NativeError::Unsupported`] when it takes more steps, phases or memory than there are.
 pub fn artifact(works: &[Work], node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
-    let Some(Work { family, repertoire, .. }) = works.first() else {
-        return Err(NativeError::NoFamily { op: node.op.clone() });
-    };
-    let unsupported = |reason| NativeError::Unsupported { family, op: node.op.clone(), reason };
-    for work in works {
-        let prepared = work.preparation.as_ref().map_or(0, |preparation| preparation.steps.len());
-        let steps = prepared + work.each_b.len() + work.steps.len();
-        if steps > MOST_STEPS as usize {
-            return Err(unsupported(format!("{steps} steps, at most {MOST_STEPS}")));
-        }
-        if let Some(walk) = work.walks.iter().find(|walk| walk.elements() > RING_WORDS) {
-            return Err(unsupported(format!("rows of {} elements; a core holds {RING_WORDS}", walk.elements())));
-        }
-    }
-    let machine = machine(family, *repertoire, arch)?;
-    let columns = usize::from(machine.elements.columns());
     // What is dealt belongs to columns.
     let is_dealt = works.iter().any(|work| work.dealt);
+    let columns = arch.array.columns;
     let widths = cost::powers(columns).filter(|width| *width == columns || !is_dealt);
+    cheapest(widths.map(|width| (width, works)), node, arch)
+}
+
+/// The kernel of `node` in the way that takes the least time: each is works, one after the other, on so many columns. All are of one family
+/// and repertoire.
+///
+/// # Errors
+/// As [`artifact`], when there is no way, or none of them is possible.
+pub(in crate::families) fn cheapest<'a>(
+    ways: impl Iterator<Item = (usize, &'a [Work])>,
+    node: &Node,
+    arch: &Arch,
+) -> Result<KernelArtifact, NativeError> {
+    let mut ways = ways.peekable();
+    let Some(Work { family, repertoire, .. }) = ways.peek().and_then(|(_, works)| works.first()) else {
+        return Err(NativeError::NoFamily { op: node.op.clone() });
+    };
+    let machine = machine(family, *repertoire, arch)?;
     let result = node.inputs().count() as u16;
-    let stream = cost::cheapest(widths, &arch.cost, |width| plan(works, &machine, width, result));
+    let stream = cost::cheapest(ways, &arch.cost, |(width, works)| plan(works, &machine, width, result));
+    let unsupported = |reason| NativeError::Unsupported { family, op: node.op.clone(), reason };
     let stream = stream.map_err(unsupported)?;
     Ok(machine.elements.configured().artifact(format!("native-{}", node.op), stream)?)
 }
@@ -117,6 +126,7 @@ pub fn artifact(works: &[Work], node: &Node, arch: &Arch) -> Result<KernelArtifa
 fn plan(works: &[Work], machine: &Machine, columns: usize, result: u16) -> Result<Planned, String> {
     let mut phases: Vec<(&Work, Vec<Walk>)> = Vec::new();
     for work in works {
+        work.check()?;
         phases.extend(work.boxes(columns).chunks(columns).map(|boxes| (work, boxes.to_vec())));
     }
     if phases.len() > MOST_PHASES {
@@ -174,6 +184,17 @@ impl Work {
     /// As [`artifact`].
     pub fn artifact(&self, node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
         artifact(std::slice::from_ref(self), node, arch)
+    }
+
+    /// Whether a core has room for the steps and a tile of it. An error is why it has not.
+    fn check(&self) -> Result<(), String> {
+        let prepared = self.preparation.as_ref().map_or(0, |preparation| preparation.steps.len());
+        let steps = prepared + self.each_b.len() + self.steps.len();
+        if steps > MOST_STEPS as usize {
+            return Err(format!("{steps} steps, at most {MOST_STEPS}"));
+        }
+        let long = self.walks.iter().find(|walk| walk.elements() > RING_WORDS);
+        long.map_or(Ok(()), |walk| Err(format!("rows of {} elements; a core holds {RING_WORDS}", walk.elements())))
     }
 
     /// What columns do in phases: as many boxes as columns at a time.
@@ -246,35 +267,48 @@ impl Work {
         };
         let (mut outer, inner) = if has_b { (count(&outer), count(&inner)) } else { (1, tiles.into()) };
         outer += u64::from(preparation.is_some());
-        let sum = |place: crate::array::Place, run: u64| {
-            let (stride, depth) = cut(run);
-            2 * place.address + if depth > 1 { stride } else { 0 }
-        };
-        let mut parameters = vec![
-            outer as u32,
-            inner as u32,
-            self.steps.len() as u32,
-            sum(Elements::A, walk.elements()),
-            sum(Elements::B, walk.b_elements().max(first_words)),
-            sum(Elements::RESULT, walk.elements()),
-            has_b.into(),
-            prepared.len() as u32,
-            self.each_b.len() as u32,
-        ];
-        parameters.resize(HEADER_WORDS as usize, 0);
-        for (steps, elements) in [
+        let lists = [
             (prepared, first_words),
             (self.each_b.as_slice(), walk.b_elements()),
             (self.steps.as_slice(), walk.elements()),
-        ] {
-            for step in steps {
-                let number = self.repertoire.number(step.function());
-                let number = number.ok_or_else(|| format!("the program has no {:?}", step.function()))?;
-                parameters.extend(step.encode(number, elements.div_ceil(16) as u32));
-            }
-        }
+        ];
+        let sizes = [walk.elements(), walk.b_elements().max(first_words), walk.elements()];
+        let counts = [outer as u32, inner as u32, has_b.into()];
+        let parameters = parameters(self.repertoire, counts, sizes, lists)?;
         Ok(ElementsColumn { parameters, a: Some(a), b, result: to })
     }
+}
+
+/// The parameters of a core: how often the second operand changes, tiles of the first one for each of it, and whether there is a second
+/// one; words of the tiles of both and of the result; the steps with the first tile of the second operand, with each other one and with
+/// each of the first, and the elements that are all of such a tile.
+///
+/// # Errors
+/// The function that the program does not have.
+pub(in crate::families) fn parameters(
+    repertoire: Repertoire,
+    [outer, inner, has_b]: [u32; 3],
+    sizes: [u64; 3],
+    lists: [(&[Step], u64); 3],
+) -> Result<Vec<u32>, String> {
+    let places = [Elements::A, Elements::B, Elements::RESULT].into_iter().zip(sizes);
+    let sums = places.map(|(place, run)| {
+        let (stride, depth) = cut(run);
+        2 * place.address + if depth > 1 { stride } else { 0 }
+    });
+    let [prepared, each_b, steps] = lists.map(|(steps, _)| steps.len() as u32);
+    let mut parameters = vec![outer, inner, steps];
+    parameters.extend(sums);
+    parameters.extend([has_b, prepared, each_b]);
+    parameters.resize(HEADER_WORDS as usize, 0);
+    for (steps, elements) in lists {
+        for step in steps {
+            let number = repertoire.number(step.function());
+            let number = number.ok_or_else(|| format!("the program has no {:?}", step.function()))?;
+            parameters.extend(step.encode(number, elements.div_ceil(16) as u32));
+        }
+    }
+    Ok(parameters)
 }
 
 /// Runs of elements of an argument, some of which are a tile.
@@ -313,7 +347,7 @@ impl Runs {
 }
 
 /// Buffers for a run: whole pairs of vectors, two buffers if they fit.
-fn cut(run: u64) -> (u32, u8) {
+pub(in crate::families) fn cut(run: u64) -> (u32, u8) {
     let bytes = 4 * run.max(1).next_multiple_of(32) as u32;
     (bytes, if run <= BUFFER_WORDS { 2 } else { 1 })
 }

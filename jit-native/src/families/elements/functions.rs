@@ -1,7 +1,8 @@
 //! The functions of the programs, and which program has which.
 //!
-//! A program holds 16 KiB, so there are three: one for arithmetic and what activates the layers of models, one for rows, and one for
-//! functions of elements that are less common. Each has a PDI, and its functions are numbered by their place in its list.
+//! A program holds 16 KiB, so there are several: one for arithmetic and what activates the layers of models, one for rows, and one for
+//! functions of elements that are less common. Each has a PDI, and its functions are numbered by their place in its list. One more has what
+//! a decoded token needs of all of them, so that it has one PDI.
 
 /// What a step computes. `x` is the first source, `y` the second, `c` and `d` constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,8 +65,10 @@ pub enum Function {
     First,
     /// f32 from the bf16 that a tile's first half has, in place.
     Widen,
-    /// bf16 from f32, to nearest even, in place.
+    /// bf16 from f32, to nearest even; in place, or to another slot.
     Narrow,
+    /// f16 from f32, to nearest even, two in a word: see [`pack`](crate::families::copies::pack).
+    Half,
     /// Words of `x`, each some times.
     Repeat,
     /// Vectors of `x`, all of them some times.
@@ -109,6 +112,7 @@ impl Function {
             | Self::Log
             | Self::Sine
             | Self::First
+            | Self::Half
             | Self::Repeat
             | Self::Turns
             | Self::RotatePairs
@@ -134,10 +138,12 @@ pub enum Repertoire {
     Curves,
     /// Functions of rows: sums, exponentials, rotations.
     Rows,
+    /// What a decoded token has besides products and attention; see [`rings::vectors`](crate::families::rings::vectors).
+    Token,
 }
 
 impl Repertoire {
-    /// All of them.
+    /// Those that a node is given by its functions.
     pub const ALL: [Self; 3] = [Self::Elements, Self::Curves, Self::Rows];
 
     /// The functions by their numbers in the parameters.
@@ -210,6 +216,28 @@ impl Repertoire {
                 F::Turns,
                 F::RotatePairs,
                 F::RotateHalves,
+            ],
+            Self::Token => &[
+                F::Add,
+                F::Sub,
+                F::Mul,
+                F::Scale,
+                F::Clamp,
+                F::Bits,
+                F::Gate,
+                F::ReciprocalRoot,
+                F::Reciprocal,
+                F::Sum,
+                F::SumOfSquares,
+                F::Pad,
+                F::First,
+                F::Repeat,
+                F::Gather,
+                F::Turns,
+                F::RotatePairs,
+                F::RotateHalves,
+                F::Narrow,
+                F::Half,
             ],
         }
     }

@@ -146,6 +146,11 @@ impl Parameters {
 }
 
 pub(super) fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
+    work(node, arch.array.columns as u64)?.artifact(node, arch)
+}
+
+/// What is done with the heads of a node, as many to a tile as leave work for so many columns.
+pub(in crate::families) fn work(node: &Node, columns: u64) -> Result<Work, NativeError> {
     let reject = |reason: String| Err(unsupported(NAME, node, reason));
     let (a, result) = (f32_source(NAME, node, 0)?, f32_result(NAME, node)?);
     let parameters = Parameters::new(node)?;
@@ -176,7 +181,7 @@ pub(super) fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeEr
         return reject(format!("{} of {row} elements with magnitude {}", parameters.dimensions, parameters.magnitude));
     }
     // Whole heads of a token in a tile.
-    let share = (heads * tokens * batches).div_ceil(arch.array.columns as u64);
+    let share = (heads * tokens * batches).div_ceil(columns);
     let most = if row.is_multiple_of(8) && parameters.whole_rows(row) { (BUFFER_WORDS - SLACK) / row } else { 1 };
     let group = (1..=heads).rev().find(|group| heads.is_multiple_of(*group) && *group <= most.min(share)).unwrap_or(1);
     let run = group * row;
@@ -186,7 +191,7 @@ pub(super) fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeEr
         Loop { size: batches, a: heads * row * tokens, b: 0, result: heads * row * tokens },
     ];
     let walk = Walk { run, b_run: 1, group: Loop::ONCE, loops: Walk::merged(&loops), start: [0; 3] };
-    let work = Work {
+    Ok(Work {
         steps: steps(&parameters, row, group, table_elements),
         each_b: table_steps(&parameters, table_elements),
         walks: vec![walk],
@@ -194,8 +199,7 @@ pub(super) fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeEr
         b_parts: parameters.several_positions().then_some((4, tokens)),
         preparation: Some(preparation(node, &parameters, table_elements)?),
         ..Work::new(NAME, Repertoire::Rows)
-    };
-    work.artifact(node, arch)
+    })
 }
 
 impl Parameters {

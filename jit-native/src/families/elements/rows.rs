@@ -127,7 +127,8 @@ impl<'a> Norm<'a> {
     }
 }
 
-fn norm(node: &Node, columns: usize) -> Result<Vec<Work>, NativeError> {
+/// What is done with the rows of a norm: those that are longer than a core holds in passes that are dealt over so many columns.
+pub(in crate::families) fn norm(node: &Node, columns: usize) -> Result<Vec<Work>, NativeError> {
     let norm = Norm::of(node)?;
     let count = u64::from(norm.count());
     let b = norm.weights.map(|_| 1);

@@ -174,8 +174,20 @@ impl Step {
     /// Rounds the f32 of a tile to bf16, in place.
     #[must_use]
     pub fn narrow(slot: Slot) -> Self {
-        let target = Operand { slot, step: VECTOR_BYTES / 2 };
-        Self { target, ..Self::unary(Function::Narrow, slot, slot) }
+        Self::narrow_to(slot, slot)
+    }
+
+    /// Rounds the f32 of a tile to bf16.
+    #[must_use]
+    pub fn narrow_to(first: Slot, target: Slot) -> Self {
+        let operand = Operand { slot: target, step: VECTOR_BYTES / 2 };
+        Self { target: operand, ..Self::unary(Function::Narrow, first, target) }
+    }
+
+    /// Rounds f32 to f16, of which two make one of so many words.
+    #[must_use]
+    pub fn halves(first: Slot, words: u64, target: Slot) -> Self {
+        Self::unary(Function::Half, first, target).part(0, words as u32)
     }
 
     /// Each of some words of a slot some times.

@@ -92,7 +92,7 @@ fn check(arch: &Arch, node: &Node, inputs: &[Vec<f32>], bound: f64) {
 
 #[rstest]
 fn programs_fit_a_core(
-    #[values(Repertoire::Elements, Repertoire::Curves, Repertoire::Rows)] repertoire: Repertoire,
+    #[values(Repertoire::Elements, Repertoire::Curves, Repertoire::Rows, Repertoire::Token)] repertoire: Repertoire,
     #[values("aie2", "aie2p")] generation: &str,
     #[values(LoopForm::Hardware, LoopForm::Jnz)] loops: LoopForm,
 ) {
@@ -145,7 +145,7 @@ fn programs_of_aie2p_use_what_has_evidence(
 /// Steps and the parts of a work name functions that their program has.
 #[test]
 fn programs_have_functions_once() {
-    for repertoire in Repertoire::ALL {
+    for repertoire in Repertoire::ALL.into_iter().chain([Repertoire::Token]) {
         for (number, function) in (0..).zip(repertoire.functions()) {
             assert_eq!(repertoire.number(*function), Some(number));
         }

@@ -134,6 +134,11 @@ impl Walk {
         // Shorter ones where nothing is left then.
         let piece = (most / 32..=most / 16).rev().map(|vectors| 16 * vectors);
         let piece = piece.into_iter().find(|piece| *piece > 0 && self.run.is_multiple_of(*piece)).unwrap_or(most);
+        self.cut(piece)
+    }
+
+    /// Runs as pieces of so many elements, which become a loop, and what is left.
+    fn cut(self, piece: u64) -> Vec<Self> {
         let b_step = if self.b_run == self.run { 1 } else { 0 };
         let (count, rest) = (self.run / piece, self.run % piece);
         let shortened = |run: u64| if b_step == 1 { run } else { self.b_run };
@@ -146,6 +151,22 @@ impl Walk {
             walks.push(Self { run: rest, b_run: shortened(rest), start, ..self });
         }
         walks
+    }
+
+    /// Shares elements over columns: a box for each, of one tile or of two, if runs can be cut.
+    #[must_use]
+    pub fn shared(self, columns: u64) -> Vec<Self> {
+        let walks = if self.loops.is_empty() && self.group.size == 1 {
+            let share = self.run.div_ceil(columns);
+            // The second tile comes while the first one is computed.
+            let half = share / 2;
+            let is_even = half.is_multiple_of(16) && half >= *PIECES.start() && self.run == 2 * half * columns;
+            let piece = if is_even { half } else { share.next_multiple_of(16) };
+            if piece < self.run { self.cut(piece) } else { vec![self] }
+        } else {
+            vec![self]
+        };
+        walks.into_iter().flat_map(|walk| walk.boxes(columns)).collect()
     }
 
     /// Cuts the walk into at least `parts` boxes if there are as many tiles, none with more tiles than a phase takes.
@@ -202,6 +223,18 @@ mod tests {
             let walks: Vec<Walk> = walk.in_pieces(4).into_iter().flat_map(|walk| walk.boxes(4)).collect();
             covered(&walks, words as usize);
             assert!(walks.len() <= 5, "{words}: {}", walks.len());
+        }
+    }
+
+    #[test]
+    fn what_is_shared_has_a_box_for_a_column() {
+        for (words, columns, tiles) in
+            [(1, 1, 1), (576, 1, 2), (578, 1, 1), (8192, 4, 2), (8192, 2, 2), (600, 4, 1), (1000, 4, 1)]
+        {
+            let walk = Walk { run: words, b_run: words, group: Loop::ONCE, loops: vec![], start: [0; 3] };
+            let boxes = walk.shared(columns);
+            covered(&boxes, words as usize);
+            assert!(boxes.len() as u64 <= columns && boxes.iter().all(|walk| walk.tiles() == tiles), "{boxes:?}");
         }
     }
 

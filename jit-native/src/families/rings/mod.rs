@@ -25,6 +25,7 @@ mod program;
 mod scales;
 mod sums;
 mod units;
+pub mod vectors;
 mod weights;
 
 use crate::codegen::LoopReport;

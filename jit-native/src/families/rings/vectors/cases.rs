@@ -1,0 +1,28 @@
+//! What a decoded token has beside products and attention: elements and rows that are no whole vectors, for one column and for several.
+
+use super::FAMILY;
+use crate::families::copies;
+use crate::families::elements::cases::{f32s, norm, one, rope};
+use crate::kit::{Case, Exactness};
+use aie_hal::Arch;
+use aie_ops::{DataType, Tensor};
+
+pub(super) fn cases(arch: &Arch) -> Vec<Case> {
+    let computed = FAMILY.operations.iter().filter(|op| !copies::FAMILY.operations.contains(op) && **op != "ROPE");
+    let mut cases: Vec<Case> =
+        computed.map(|op| if op.contains("NORM") { norm(op, [578, 2, 1, 1]) } else { one(op, f32s) }).collect();
+    // Elements for more than one column, and in tiles of which two are in a ring.
+    let wide = f32s([8192, 1, 1, 1]);
+    cases.push(Case::new("ADD", wide, &[wide, wide]));
+    cases.extend(rope(arch));
+    let copied = |rows: Tensor, to: Tensor, op: &str| Case::new(op, to, &[rows, to]).exactly(Exactness::Bytes);
+    let (line, halves) = (f32s([66, 5, 1, 1]), Tensor::contiguous(DataType::F16, [66, 5, 1, 1]));
+    cases.push(copied(line, halves, "CPY"));
+    cases.extend(["CONT", "DUP"].map(|op| Case::new(op, line, &[line]).exactly(Exactness::Bytes)));
+    cases.extend(
+        [DataType::F32, DataType::F16, DataType::BF16]
+            .map(copies::cases::set_rows)
+            .map(|case| case.exactly(Exactness::Bytes)),
+    );
+    cases
+}
