@@ -100,7 +100,7 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
             regions: vec![Region::linear(argument, offset, bytes)],
         };
         let parameters = vec![count as u32, TILE as u32 / 16, node.params.0[0].cast_unsigned()];
-        ElementsColumn { parameters, a: Some(flow(0)), b: None, result: flow(1) }
+        ElementsColumn { parameters, a: Some(flow(0)), result: flow(1), ..ElementsColumn::default() }
     });
     let stream = array.dispatch(&dealt.collect::<Vec<_>>()).map_err(|error| NativeError::failed(family, error))?;
     Ok(array.configured().artifact("square-plus", stream)?)

@@ -11,6 +11,9 @@
 //!            +--------------+  +--------------+
 //! ```
 //!
+//! In [rings](super::Rings) such a core is a part of another array. Its operands then come over one channel of the shim, as packets, and are
+//! sent in the order in which the program takes their tiles ([`TileOrder`]).
+//!
 //! The columns do not know of each other: the work is dealt over them. A core's data memory has four banks of 16 KiB. The
 //! rings of A, B and the result have one each, so that loads and stores of a loop over them never meet in a bank; the fourth
 //! has the parameters ([`Elements::PARAMETERS`]) and is the program's own beyond them.
@@ -24,11 +27,14 @@ use super::contents::GO_LOCK;
 use super::descriptor::Part;
 use super::dispatch::Dispatch;
 use super::error::ArrayError;
+use super::order::{Share, TileOrder};
 use super::program::ArrayProgram;
 use super::region::{Dimension, Region};
 use super::ring::{OWN_LOCKS, OWN_MEMORY, Ring};
-use super::tile::{Channel, Tile};
+use super::tile::{Channel, Source, Tile};
 use aie_hal::Arch;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// A place of the design of elements, as the program of a core sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,13 +74,65 @@ pub struct ElementsColumn {
     pub b: Option<Flow>,
     /// The result.
     pub result: Flow,
+    /// In which order the program takes tiles of the operands. Of no importance where each has a channel of its own.
+    pub order: TileOrder,
 }
 
-/// The design of elements with the program of its cores.
+/// A core of the design: where it stands, and what leads to it and from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ElementsCore {
+    /// The tile.
+    pub tile: Tile,
+    /// Where the first and the second operand come from.
+    pub operands: [Source; 2],
+    /// Where the result goes to.
+    pub result: Channel,
+    rings: [Ring; 3],
+}
+
+impl ElementsCore {
+    /// Gives a tile the program with its data, parameters and rings. The streams are the array's affair: to [`ElementsCore::arrives`] and
+    /// from [`ElementsCore::leaves`].
+    ///
+    /// # Errors
+    /// [`ArrayError`]: the tile has no core or a program already, or program or data do not fit.
+    pub fn place(
+        array: &mut ArrayProgram,
+        tile: Tile,
+        program: &[u8],
+        data: &[(u32, Vec<u8>)],
+        operands: [Source; 2],
+        result: Channel,
+    ) -> Result<Self, ArrayError> {
+        array.core(tile, program)?;
+        array.parameters(tile, Elements::PARAMETERS_OFFSET, Elements::PARAMETER_WORDS)?;
+        for (offset, bytes) in data {
+            array.data(tile, *offset, bytes)?;
+        }
+        let bytes = Elements::RING_BYTES;
+        let mut ring = |index: u32| array.ring(tile, Some(index * bytes), bytes / 2, 2);
+        Ok(Self { tile, operands, result, rings: [ring(0)?, ring(1)?, ring(2)?] })
+    }
+
+    /// Where the operands arrive.
+    #[must_use]
+    pub const fn arrives(tile: Tile) -> [Channel; 2] {
+        [Channel::receive(tile, 0), Channel::receive(tile, 1)]
+    }
+
+    /// Where the result leaves.
+    #[must_use]
+    pub const fn leaves(tile: Tile) -> Channel {
+        Channel::send(tile, 0)
+    }
+}
+
+/// The design of elements with the program of its cores: an array of its own ([`Elements::new`]), or a part of another
+/// ([`Rings::vectors`](super::Rings::vectors)).
 #[derive(Clone, Debug)]
 pub struct Elements {
-    configured: Configured,
-    rings: Vec<[Ring; 3]>,
+    configured: Arc<Configured>,
+    cores: Vec<ElementsCore>,
 }
 
 impl Elements {
@@ -107,28 +165,33 @@ impl Elements {
     /// [`ArrayError`]: there are not as many columns, or program or data do not fit.
     pub fn new(arch: &Arch, columns: u8, program: &[u8], data: &[(u32, Vec<u8>)]) -> Result<Self, ArrayError> {
         let mut array = ArrayProgram::new(arch, columns)?;
-        let mut rings = Vec::new();
+        let mut cores = Vec::new();
         for column in 0..columns {
-            let (shim, core) = (Tile::new(column, 0), Tile::new(column, Self::ROW));
-            array.core(core, program)?;
-            array.parameters(core, Self::PARAMETERS_OFFSET, Self::PARAMETER_WORDS)?;
-            for (offset, bytes) in data {
-                array.data(core, *offset, bytes)?;
+            let (shim, tile) = (Tile::new(column, 0), Tile::new(column, Self::ROW));
+            let (sources, result) = ([Channel::send(shim, 0), Channel::send(shim, 1)], Channel::receive(shim, 0));
+            cores.push(ElementsCore::place(&mut array, tile, program, data, sources.map(Source::from), result)?);
+            for (source, arrives) in sources.into_iter().zip(ElementsCore::arrives(tile)) {
+                array.stream(source, [arrives])?;
             }
-            let mut ring = |index: u32| array.ring(core, Some(index * Self::RING_BYTES), Self::RING_BYTES / 2, 2);
-            rings.push([ring(0)?, ring(1)?, ring(2)?]);
-            for operand in 0..2 {
-                array.stream(Channel::send(shim, operand), [Channel::receive(core, operand)])?;
-            }
-            array.stream(Channel::send(core, 0), [Channel::receive(shim, 0)])?;
+            array.stream(ElementsCore::leaves(tile), [result])?;
         }
-        Ok(Self { configured: array.finish()?, rings })
+        Ok(Self::of(Arc::new(array.finish()?), cores))
     }
 
-    /// The tile of a column's core.
-    #[must_use]
-    pub const fn core(column: u8) -> Tile {
-        Tile::new(column, Self::ROW)
+    /// The part of an array that these cores are, one in each column.
+    pub(super) fn of(configured: Arc<Configured>, cores: Vec<ElementsCore>) -> Self {
+        Self { configured, cores }
+    }
+
+    /// The core of a column.
+    ///
+    /// # Errors
+    /// [`ArrayError::NoTile`]: there is no such column.
+    pub fn core(&self, column: u8) -> Result<&ElementsCore, ArrayError> {
+        let row = self.cores.first().map_or(Self::ROW, |core| core.tile.row);
+        let (tile, columns, rows) =
+            (Tile::new(column, row), self.cores.len(), self.configured.grid().arch().array.rows);
+        self.cores.get(usize::from(column)).ok_or(ArrayError::NoTile { tile, columns, rows })
     }
 
     /// The configured array, with the PDI.
@@ -140,7 +203,7 @@ impl Elements {
     /// The number of columns that compute.
     #[must_use]
     pub fn columns(&self) -> u8 {
-        self.configured.grid().columns()
+        self.cores.len() as u8
     }
 
     /// The instruction stream of a dispatch in which the first columns do what `columns` says, the others nothing.
@@ -160,26 +223,97 @@ impl Elements {
     /// # Errors
     /// [`ArrayError`]: there is no such column, a flow does not fit its ring, its tiles and regions differ in their words, or
     /// it needs more tasks than a channel queues. A tile takes part of a task: up to 256 equal ones are one task, and a phase
-    /// has four of them for each ring.
+    /// has four of them for each ring. [`ArrayError::TileOrder`] where both operands come over one channel, and their tiles are not those of
+    /// [`ElementsColumn::order`].
     pub fn add(&self, dispatch: &mut Dispatch<'_>, column: u8, work: &ElementsColumn) -> Result<(), ArrayError> {
-        let (shim, core) = (Tile::new(column, 0), Tile::new(column, Self::ROW));
-        let (columns, rows) = (self.rings.len(), self.configured.grid().arch().array.rows);
-        let rings = self.rings.get(usize::from(column)).ok_or(ArrayError::NoTile { tile: core, columns, rows })?;
-        let operand = |number| (Channel::send(shim, number), Channel::receive(core, number));
-        let result = (Channel::receive(shim, 0), Channel::send(core, 0));
-        let flows = [(work.a.as_ref(), operand(0)), (work.b.as_ref(), operand(1)), (Some(&work.result), result)];
-        for ((flow, (outside, inside)), ring) in flows.into_iter().zip(rings) {
-            let Some(flow) = flow.filter(|flow| !flow.tiles.is_empty()) else { continue };
+        let core = self.core(column)?;
+        let is_used = |flow: &&Flow| !flow.tiles.is_empty();
+        let operands = [work.a.as_ref(), work.b.as_ref()].map(|flow| flow.filter(is_used));
+        let result = Some(&work.result).filter(is_used);
+        let [a, b] = ElementsCore::arrives(core.tile);
+        let inside = [(operands[0], a), (operands[1], b), (result, ElementsCore::leaves(core.tile))];
+        for ((flow, channel), ring) in inside.into_iter().zip(core.rings) {
+            let Some(flow) = flow else { continue };
             let ring = ring.cut(flow.cut.0, flow.cut.1)?;
             for (words, count) in &flow.tiles {
-                dispatch.run(inside, &[Part::strided(ring, 0, &[Dimension::new(*words, 1)])], *count)?;
-            }
-            for region in &flow.regions {
-                dispatch.transfer(outside, region)?;
+                dispatch.run(channel, &[Part::strided(ring, 0, &[Dimension::new(*words, 1)])], *count)?;
             }
         }
+        match operands {
+            [Some(a), Some(b)] if core.operands[0].channel == core.operands[1].channel => {
+                core.send_in_order(dispatch, [a, b], work.order)?;
+            }
+            _ => {
+                for (flow, source) in operands.into_iter().zip(core.operands) {
+                    for region in flow.iter().flat_map(|flow| &flow.regions) {
+                        dispatch.transfer(source, region)?;
+                    }
+                }
+            }
+        }
+        for region in result.iter().flat_map(|flow| &flow.regions) {
+            dispatch.transfer(core.result, region)?;
+        }
         if !work.parameters.is_empty() {
-            dispatch.start(core, &work.parameters)?;
+            dispatch.start(core.tile, &work.parameters)?;
+        }
+        Ok(())
+    }
+}
+
+impl Flow {
+    fn count(&self) -> u64 {
+        self.tiles.iter().map(|(_, count)| u64::from(*count)).sum()
+    }
+
+    /// Words of the first `tiles` tiles.
+    fn words_of(&self, tiles: u64) -> u64 {
+        let (mut left, mut words) = (tiles, 0);
+        for (each, count) in &self.tiles {
+            let taken = left.min((*count).into());
+            (left, words) = (left - taken, words + each * taken);
+        }
+        words
+    }
+
+    /// What of the arguments some of its words are, from the first to the one behind the last.
+    fn cut(&self, words: Range<u64>) -> Vec<Region> {
+        let (mut parts, mut before) = (Vec::new(), 0);
+        for region in &self.regions {
+            let of_region = words.start.saturating_sub(before)..words.end.saturating_sub(before);
+            parts.extend(region.cut(of_region));
+            before += region.words();
+        }
+        parts
+    }
+}
+
+impl ElementsCore {
+    /// Its rings as they are configured: of both operands and of the result.
+    #[cfg(test)]
+    pub(super) fn rings(&self) -> [Ring; 3] {
+        self.rings
+    }
+
+    /// Sends two operands over one channel, tiles of either in the order in which the program takes them.
+    fn send_in_order(
+        &self,
+        dispatch: &mut Dispatch<'_>,
+        flows: [&Flow; 2],
+        order: TileOrder,
+    ) -> Result<(), ArrayError> {
+        let tiles @ [a, b] = flows.map(Flow::count);
+        if order.tiles_of_b(a) != Some(b) {
+            let TileOrder { b_first, a_for_each_b } = order;
+            return Err(ArrayError::TileOrder { tile: self.tile, a, b, b_first, a_for_each_b });
+        }
+        for Share { operand, tiles: share, position } in order.shares(tiles, flows.map(|flow| flow.cut.1)) {
+            let flow = flows[operand];
+            // Words behind the last tile are sent, too, and then found to be too many.
+            let end = if share.end == tiles[operand] { u64::MAX } else { flow.words_of(share.end) };
+            for region in flow.cut(flow.words_of(share.start)..end) {
+                dispatch.transfer_at(self.operands[operand], &region, Some(position))?;
+            }
         }
         Ok(())
     }

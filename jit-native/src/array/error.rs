@@ -184,6 +184,23 @@ pub enum ArrayError {
         /// Words that it receives.
         received: u64,
     },
+    /// Tiles of two operands over one channel that do not go with the order in which the program takes them.
+    #[error(
+        "core {tile} takes {a} tiles of its first operand and {b} of its second over one channel, and its order is {b_first} of the second, \
+         then {a_for_each_b} of the first for each of the second"
+    )]
+    TileOrder {
+        /// The core.
+        tile: Tile,
+        /// Tiles of the first operand.
+        a: u64,
+        /// Tiles of the second.
+        b: u64,
+        /// Tiles of the second that come first.
+        b_first: u32,
+        /// Tiles of the first for each other one of the second.
+        a_for_each_b: u32,
+    },
     /// What all channels of a merge send is not what arrives: something would wait forever.
     #[error("{to} receives {received} words in a phase, and the {streams} channels that send to it send {sent}")]
     UnbalancedMerge {

@@ -213,7 +213,7 @@ impl ArrayProgram {
     /// those in front of them, whichever id these have.
     ///
     /// # Errors
-    /// When an end is not there, the channel is not a shim's, an id is more than 31 or named twice. Ends that are used twice and switches
+    /// When an end is not there, the channel is not a shim's, an id is more than 31, named twice or without an end. Ends that are used twice and switches
     /// that are full are found by [`ArrayProgram::finish`].
     pub fn split(&mut self, from: Channel, to: &[(u8, &[Channel])]) -> Result<(), ArrayError> {
         self.grid.expect(from.tile, TileKind::Shim, "shim")?;
@@ -224,6 +224,10 @@ impl ArrayProgram {
             }
             if to[..index].iter().any(|(other, _)| other == id) {
                 return Err(ArrayError::InUse { tile: from.tile, what: "packet id", number: *id });
+            }
+            if ends.is_empty() {
+                let what = "the number of channels that packets of an id go to";
+                return Err(ArrayError::Range { what, value: 0, min: 1, max: u8::MAX.into() });
             }
             let to = ends.iter().map(|channel| End::from(*channel)).collect();
             self.add(Stream { from: from.into(), to, packet: Some(*id) })?;

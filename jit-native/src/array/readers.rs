@@ -1,7 +1,7 @@
 //! What other readers of PDIs and streams say of kernels made here: the store's check of extents, and the reader of designs.
 
 use super::testing::{adder, aie2};
-use super::{Elements, ElementsColumn, Flow, Region};
+use super::{Elements, ElementsColumn, Flow, Region, TileOrder};
 use aie_emulator::design::{Design, Source};
 use aie_hal::KernelArtifact;
 use aie_ops::fit::{self, Fit};
@@ -21,6 +21,7 @@ fn addition(elements: u64) -> KernelArtifact {
         a: Some(flow(0, index)),
         b: Some(flow(1, index)),
         result: flow(2, index),
+        order: TileOrder::default(),
     };
     let stream = design.dispatch(&[0, 1, 2, 3].map(column)).unwrap();
     KernelArtifact::new("add", "aie2", 3, design.configured().pdi().to_vec(), stream).unwrap()

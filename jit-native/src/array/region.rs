@@ -7,6 +7,7 @@
 
 use super::error::ArrayError;
 use aie_hal::format::bd::ShimBd;
+use std::ops::Range;
 
 /// A dimension of a region, in 32-bit words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -111,6 +112,41 @@ impl Region {
     #[must_use]
     pub fn words(&self) -> u64 {
         self.dimensions.iter().fold(1u64, |words, dimension| words.saturating_mul(dimension.size))
+    }
+
+    /// Those of its words from `words.start` up to `words.end`, in their order, in as few regions as they make.
+    pub(super) fn cut(&self, words: Range<u64>) -> Vec<Self> {
+        let mut parts = Vec::new();
+        let words = words.start..words.end.min(self.words());
+        if !words.is_empty() {
+            self.cut_into(&self.dimensions, self.offset, words, &mut parts);
+        }
+        parts
+    }
+
+    /// The same of what some of its dimensions move from an offset on.
+    fn cut_into(&self, dimensions: &[Dimension], offset: u64, Range { start, end }: Range<u64>, parts: &mut Vec<Self>) {
+        let part = |offset, dimensions| Self { argument: self.argument, offset, dimensions };
+        let Some((outer, inner)) = dimensions.split_last() else {
+            parts.push(part(offset, Vec::new()));
+            return;
+        };
+        let each = inner.iter().map(|dimension| dimension.size).product::<u64>();
+        let at = |index: u64| offset + 4 * outer.step * index;
+        let (first, last) = (start / each, end / each);
+        if first == last {
+            return self.cut_into(inner, at(first), start % each..end % each, parts);
+        }
+        let whole = start.div_ceil(each);
+        if whole > first {
+            self.cut_into(inner, at(first), start % each..each, parts);
+        }
+        if last > whole {
+            parts.push(part(at(whole), [inner, &[Dimension::new(last - whole, outer.step)]].concat()));
+        }
+        if !end.is_multiple_of(each) {
+            self.cut_into(inner, at(last), 0..end % each, parts);
+        }
     }
 
     /// How many tasks of a shim's channel it takes.

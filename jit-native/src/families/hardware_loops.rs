@@ -87,7 +87,12 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
         Flow { cut: (4 * WORDS * count, 2), tiles: vec![(words, 1)], regions }
     };
     let which = constant.map_or(0, |index| 1 + index as u32);
-    let column = ElementsColumn { parameters: vec![which, count], a: Some(flow(0)), b: None, result: flow(1) };
+    let column = ElementsColumn {
+        parameters: vec![which, count],
+        a: Some(flow(0)),
+        result: flow(1),
+        ..ElementsColumn::default()
+    };
     let stream = design.dispatch(&[column]).map_err(|error| failed(error.to_string()))?;
     Ok(design.configured().artifact(format!("native-{}", node.op), stream)?)
 }

@@ -142,6 +142,7 @@ pub fn designs(arch: &Arch) -> Result<Vec<Sample>> {
         a: Some(flow(0, index)),
         b: Some(flow(1, index)),
         result: flow(2, index),
+        ..ElementsColumn::default()
     };
     let dispatch = elements.dispatch(&(0..columns).map(column).collect::<Vec<_>>())?;
     let memory = CoreMemory {

@@ -24,6 +24,7 @@ fn add(first: u64, words: u64, count: u32) -> ElementsColumn {
         a: Some(flow(0, first, words, count)),
         b: Some(flow(1, first, words, count)),
         result: flow(2, first, words, count),
+        order: TileOrder::default(),
     }
 }
 

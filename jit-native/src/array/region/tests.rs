@@ -170,3 +170,30 @@ fn random_regions_are_moved_word_by_word() {
     }
     assert!(moved_words > 500_000 && tasks > 1500, "{moved_words} words, {tasks} tasks");
 }
+
+/// Parts of a region are its words in their order, wherever they begin and end.
+#[rstest]
+#[case(&[])]
+#[case(&[(24, 1)])]
+#[case(&[(3, 1), (4, 10)])]
+#[case(&[(3, 1), (2, 0), (4, 7)])]
+#[case(&[(2, 1), (3, 4), (2, 30), (2, 100)])]
+fn parts_have_the_words_of_the_whole(#[case] dimensions: &[(u64, u64)]) {
+    let dimensions = dimensions.iter().map(|(size, step)| Dimension::new(*size, *step)).collect();
+    let region = Region { argument: 3, offset: 8, dimensions };
+    let words = |region: &Region| {
+        let mut places = vec![region.offset];
+        for Dimension { size, step } in &region.dimensions {
+            places = (0..*size).flat_map(|at| places.iter().map(move |place| place + 4 * step * at)).collect();
+        }
+        places
+    };
+    let all = words(&region);
+    for start in 0..all.len() {
+        for end in start..=all.len() {
+            let parts = region.cut(start as u64..end as u64);
+            assert_eq!(parts.iter().flat_map(words).collect::<Vec<_>>(), all[start..end], "{start}..{end}: {parts:?}");
+        }
+    }
+    assert_eq!(region.cut(0..u64::MAX), [region]);
+}

@@ -6,9 +6,10 @@ use super::*;
 use aie_emulator::Rules;
 use aie_emulator::design::{self, Design};
 use aie_hal::format::bd::ShimBd;
-use aie_hal::format::cdo::CdoCommand;
+use aie_hal::format::cdo::{CdoBuilder, CdoCommand};
 use aie_hal::format::instructions::{Instruction, InstructionStream};
-use aie_hal::format::pdi::Pdi;
+use aie_hal::format::pdi::{self, Pdi};
+use aie_hal::format::tile_location;
 use rstest::rstest;
 
 const SHIM: Tile = Tile::new(0, 0);
@@ -240,7 +241,7 @@ fn each_run_of_a_task_is_a_packet() {
     let headers: Vec<(u32, u32)> = descriptors
         .operations()
         .filter_map(|operation| match operation {
-            Instruction::BlockWrite { address, data } if aie_hal::format::tile_location(address).1 == 0 => {
+            Instruction::BlockWrite { address, data } if tile_location(address).1 == 0 => {
                 let bd = ShimBd::decode(data.iter().collect::<Vec<u32>>().as_slice().try_into().ok()?);
                 bd.enable_packet.then_some((bd.packet_id, bd.iteration_wrap))
             }
@@ -311,6 +312,10 @@ const ENDS: [Channel; 5] = [
     |a: &mut ArrayProgram| a.split(SOURCE, &[(1, &ENDS[..1]), (1, &ENDS[1..2])]),
     "packet id 1 of tile (0,0) is in use already"
 )]
+#[case::nowhere(
+    |a: &mut ArrayProgram| a.split(SOURCE, &[(1, &ENDS[..1]), (2, &[])]),
+    "the number of channels that packets of an id go to is 0: it has to be 1 to 255"
+)]
 #[case::end_twice(
     |a: &mut ArrayProgram| a.split(SOURCE, &[(1, &ENDS[..1]), (2, &ENDS[..1])]),
     "S2MM channel 0 of tile (0,2) is in use already"
@@ -371,4 +376,73 @@ fn designs_with_packets_are_read_without_problems(#[values([1, 2], [2, 1])] merg
     // Three ids, three results, and the tokens.
     assert_eq!(design.routes.len(), 7);
     assert!(design.to_string().contains("packets 17"));
+}
+
+/// Whether dispatches give what they should with this configuration.
+fn is_right(column: &Column, pdi: &[u8]) -> bool {
+    let counts = [2, 1, 2];
+    let mut dispatch = column.pass(counts);
+    let mut at = 0;
+    for (id, count) in IDS.into_iter().zip(counts) {
+        dispatch.transfer(Source::packet(SOURCE, id), &Region::linear(0, bytes(at), bytes(count))).unwrap();
+        at += count;
+    }
+    dispatch.transfer(column.results[0], &Region::linear(1, 0, bytes(2))).unwrap();
+    dispatch.transfer(column.results[1], &Region::linear(2, 0, bytes(3))).unwrap();
+    let stream = dispatch.finish().unwrap();
+    let source: Vec<u32> = (0..at * WORDS as u32).collect();
+    let (low, high) = source.split_at(2 * WORDS as usize);
+    let Ok(mut device) = Device::load(pdi) else { return false };
+    // Twice: a word that is left in a stream by the first is in the way of the second.
+    (0..2).all(|_| {
+        let mut buffers = [source.clone(), vec![0; low.len()], vec![0; high.len()]];
+        let ran = device.dispatch(&stream, &mut buffers).is_ok();
+        let mut found: Vec<&[u32]> = buffers[2].chunks(WORDS as usize).collect();
+        found.sort_unstable();
+        ran && buffers[1] == low && found.concat() == high
+    })
+}
+
+/// Bits of the registers for packets that are changed by one: of slots the id, the selector, the arbiter and whether they are on; of masters
+/// the selectors that they have, the arbiter, and whether they leave headers out.
+fn bits(tile: Tile, address: u32, value: u32) -> Vec<u32> {
+    let switch = StreamSwitch(if tile.row == 1 { TileKind::Mem } else { TileKind::Core });
+    let is_slot = (0..switch.slaves().count() as u32)
+        .any(|slave| (0..4).any(|slot| tile.address(switch.slot_register(slave, slot)) == address));
+    let is_master = (0..switch.masters().count() as u32).any(|at| tile.address(switch.master_register(at)) == address);
+    match value {
+        0 => Vec::new(),
+        _ if is_slot => vec![0, 4, 8, 24],
+        _ if is_master && value >> 30 == 0b11 => {
+            [0, 7].into_iter().chain((3..7).filter(|bit| value >> bit & 1 == 1)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn every_wrong_rule_for_packets_is_noticed() {
+    let column = Column::new([1, 2]);
+    let pdi = column.configured.pdi();
+    assert!(is_right(&column, pdi));
+    let commands: Vec<CdoCommand<'_>> = Pdi::parse(pdi).unwrap().cdo().commands().collect();
+    let (mut checked, mut missed) = (0, Vec::new());
+    for (number, command) in commands.iter().enumerate() {
+        let CdoCommand::Write { address, value } = *command else { continue };
+        let (of_column, row, _) = tile_location(address as u32);
+        for bit in bits(Tile::new(of_column, row), address as u32, value).into_iter().filter(|_| row > 0) {
+            let mut cdo = CdoBuilder::new();
+            for (at, command) in commands.iter().enumerate() {
+                match *command {
+                    CdoCommand::Write { address, value } if at == number => cdo.write(address, value ^ 1 << bit),
+                    other => cdo.push(&other),
+                };
+            }
+            checked += 1;
+            if is_right(&column, &pdi::write(&cdo).unwrap()) {
+                missed.push(format!("{address:#x}: {value:#x}, bit {bit}"));
+            }
+        }
+    }
+    assert!(checked > 40 && missed.is_empty(), "{checked} changes, missed: {missed:#?}");
 }

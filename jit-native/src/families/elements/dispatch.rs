@@ -5,7 +5,7 @@ use super::functions::Repertoire;
 use super::program::{self, HEADER_WORDS, MOST_STEPS};
 use super::step::Step;
 use super::walk::{BUFFER_WORDS, Loop, RING_WORDS, Walk};
-use crate::array::{ArrayError, Dimension, Elements, ElementsColumn, Flow, Memo, Region};
+use crate::array::{ArrayError, Dimension, Elements, ElementsColumn, Flow, Memo, Region, TileOrder};
 use crate::codegen::{LoopForm, LoopReport};
 use crate::kit::cost::{self, Planned};
 use crate::kit::{NativeError, isa_for};
@@ -139,7 +139,8 @@ fn plan(works: &[Work], machine: &Machine, columns: usize, result: u16) -> Resul
     for (work, boxes) in &phases {
         for (column, walk) in (0..).zip(boxes) {
             for (offset, words) in work.preparation.iter().flat_map(|preparation| &preparation.writes) {
-                dispatch.write(Elements::core(column), *offset, words).map_err(text)?;
+                let core = machine.elements.core(column).map_err(text)?.tile;
+                dispatch.write(core, *offset, words).map_err(text)?;
             }
             machine.elements.add(&mut dispatch, column, &work.share(walk, result)?).map_err(text)?;
         }
@@ -248,6 +249,7 @@ impl Work {
         let runs = (walk.run, group.size, group.result);
         let run = Runs { argument: result, format: result_format, start: result_start, runs };
         let to = run.flow(strides(&all, |l| l.result))?;
+        let mut b_first = 0;
         let b = match self.b {
             None => None,
             Some(argument) => {
@@ -259,6 +261,7 @@ impl Work {
                 if let Some(Preparation { argument, start, words, .. }) = preparation {
                     let run = Runs { argument: *argument, format: Format::F32, start: *start, runs: (*words, 1, 0) };
                     let first = run.flow(Vec::new())?;
+                    b_first = first.tiles.iter().map(|(_, count)| *count).sum();
                     flow.tiles = [first.tiles, flow.tiles].concat();
                     flow.regions = [first.regions, flow.regions].concat();
                 }
@@ -275,7 +278,8 @@ impl Work {
         let sizes = [walk.elements(), walk.b_elements().max(first_words), walk.elements()];
         let counts = [outer as u32, inner as u32, has_b.into()];
         let parameters = parameters(self.repertoire, counts, sizes, lists)?;
-        Ok(ElementsColumn { parameters, a: Some(a), b, result: to })
+        let order = TileOrder { b_first, a_for_each_b: inner as u32 };
+        Ok(ElementsColumn { parameters, a: Some(a), b, result: to, order })
     }
 }
 

@@ -4,16 +4,20 @@
 use super::super::build;
 use super::super::cases::cases;
 use super::super::machine::machine;
+use super::super::memory::CORE;
 use super::super::plan::plan;
+use super::super::program::program;
 use super::super::weights::Weights;
 use super::*;
-use crate::array::Tile;
-use crate::array::testing::{Device, aie2, words_of};
+use crate::array::testing::{Device, adder, aie2, words_of};
+use crate::array::{CoreCode, ElementsColumn, Flow, Tile};
+use crate::codegen::LoopForm;
 use crate::families::testing::{Random, error};
 use aie_emulator::Rules;
 use aie_emulator::design::{Design, Source};
 use aie_hal::Arch;
 use aie_hal::format::instructions::{Instruction, InstructionStream};
+use aie_isa::Isa;
 use aie_ops::fit::{self, Fit};
 use aie_ops::table;
 use rstest::rstest;
@@ -125,6 +129,55 @@ fn products_are_right_in_any_order_of_events(
     for (product, data) in products(weights).iter().rev().take(3).zip(1..) {
         run(&mut device, &rings, product, data);
         assert_eq!(locks(&device), at_rest);
+    }
+}
+
+/// On one configuration with cores for vectors, over shared channels, whatever goes on when.
+#[rstest]
+fn products_and_vectors_take_turns(#[values(1, 2, 3)] seed: u64) {
+    let weights = Weights::Q4_0;
+    let program = program(Isa::aie2(), weights.program(), LoopForm::of(&aie2())).unwrap();
+    let data: Vec<(u32, Vec<u8>)> =
+        program.data.iter().map(|section| (section.offset, section.bytes.clone())).collect();
+    let products_code = CoreCode { program: &program.code, data: &data };
+    let adder = adder();
+    let vectors_code = CoreCode { program: &adder, data: &[] };
+    let rings = Rings::new(&aie2(), COLUMNS, (products_code, &CORE), Some(vectors_code)).unwrap();
+    let mut rules = Rules::default();
+    rules.interleaving = Some(seed);
+    let mut device = Device::load_under(&aie2(), rings.configured().pdi(), rules).unwrap();
+    let at_rest = locks(&device);
+    device.harness.reload_at_random(seed);
+    for (product, data) in products(weights).iter().take(3).zip(1..) {
+        run(&mut device, &rings, product, data);
+        let (each, count) = (16 * u64::from(data), 5);
+        let part = each * count;
+        let column = |column: u64| {
+            let flow = |argument| Flow {
+                cut: (4 * each as u32, 2),
+                tiles: vec![(each, count as u32)],
+                regions: vec![Region::linear(argument, 4 * part * column, 4 * part)],
+            };
+            ElementsColumn {
+                parameters: vec![count as u32, each as u32, 4 * each as u32],
+                a: Some(flow(0)),
+                b: Some(flow(1)),
+                result: flow(2),
+                ..ElementsColumn::default()
+            }
+        };
+        let columns: Vec<ElementsColumn> = (0..COLUMNS.into()).map(column).collect();
+        let stream = rings.vectors().unwrap().dispatch(&columns).unwrap();
+        let all = (part * u64::from(COLUMNS)) as u32;
+        let [a, b] = [3, 1000].map(|factor| (0..all).map(|word| word * factor).collect::<Vec<u32>>());
+        let expected: Vec<u32> = (0..all).map(|word| word * 1003).collect();
+        let mut buffers = [a, b, vec![0; all as usize]];
+        device.dispatch(&stream, &mut buffers).unwrap();
+        assert_eq!(buffers[2], expected);
+        assert_eq!(locks(&device), at_rest);
+        let source = Source::parse(rings.configured().pdi(), Some(&stream)).unwrap();
+        let design = Design::read(&aie2(), &source).unwrap();
+        assert_eq!((&design.problems[..], &design.doubts[..]), (&[][..], &[][..]));
     }
 }
 

@@ -3,7 +3,7 @@
 use super::memory::CORE;
 use super::program::program;
 use super::weights::Weights;
-use crate::array::{Memo, Rings};
+use crate::array::{CoreCode, Memo, Rings};
 use crate::codegen::{LoopForm, LoopReport};
 use crate::kit::{ConfigureError, NativeError, isa_for};
 use aie_hal::Arch;
@@ -28,7 +28,8 @@ impl Machine {
         let program = program(isa, types, LoopForm::of(arch))?;
         let data: Vec<(u32, Vec<u8>)> =
             program.data.iter().map(|section| (section.offset, section.bytes.clone())).collect();
-        let rings = Rings::new(arch, arch.array.columns as u8, &program.code, &data, &CORE)?;
+        let products = CoreCode { program: &program.code, data: &data };
+        let rings = Rings::new(arch, arch.array.columns as u8, (products, &CORE), None)?;
         Ok(Self { rings, loops: program.loops })
     }
 }
