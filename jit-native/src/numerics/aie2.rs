@@ -7,6 +7,9 @@ use super::unit::{Unit, Vectors};
 use super::{Lanes, Twins};
 use crate::codegen::{Address, Class, CoreBuilder, Reg};
 
+/// The mode of a shuffle: every other element of 16 bits of two vectors.
+const EVEN_16: i64 = 2;
+
 /// The vector unit of AIE2: registers that all functions of a program share.
 #[derive(Clone, Copy, Debug)]
 pub struct Aie2 {
@@ -329,6 +332,11 @@ impl Unit for Aie2 {
             }
             pair
         })
+    }
+    fn store_halves(self, b: &mut CoreBuilder, [low, high]: [Reg; 2], pointer: Reg, address: Address) {
+        let (mode, halves) = (b.scalar(EVEN_16), b.reg(Class::X));
+        b.shuffle(halves, low, high, mode);
+        b.store(halves, pointer, address);
     }
     fn joined(self, builder: &mut CoreBuilder, [a, b]: [Reg; 2]) -> Reg {
         self.one(builder).add(a, b)

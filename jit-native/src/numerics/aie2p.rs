@@ -44,6 +44,9 @@ pub struct Wide<'b, const VECTORS: usize> {
     unit: Aie2p,
 }
 
+/// The mode of a shuffle: every other element of 16 bits of two vectors.
+const EVEN_16: i64 = 2;
+
 impl Unit for Aie2p {
     type Float = Number<1>;
     type Word = [Reg; 1];
@@ -87,6 +90,11 @@ impl Unit for Aie2p {
                 Some(*half)
             })
         })
+    }
+    fn store_halves(self, b: &mut CoreBuilder, [[low], [high]]: [[Reg; 1]; 2], pointer: Reg, address: Address) {
+        let (mode, halves) = (b.scalar(EVEN_16), b.reg(Class::X));
+        b.shuffle(halves, low, high, mode);
+        b.store(halves, pointer, address);
     }
     fn joined(self, builder: &mut CoreBuilder, x: Number<2>) -> Number<1> {
         let [low, high] = self.two(builder).bits(x);

@@ -18,6 +18,7 @@
 mod aie2;
 mod aie2p;
 pub mod exponential;
+pub mod half;
 pub mod logarithm;
 pub mod product;
 pub mod quotient;

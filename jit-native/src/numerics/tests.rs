@@ -55,6 +55,26 @@ fn check(name: &str, (error, at): (f64, f32), bound: f64) {
     assert!(error <= bound, "{name}: {error} units in the last place at {at:e}, expected at most {bound}");
 }
 
+/// The bits of f32 near all f16 and between two, beyond them, and any.
+#[test]
+fn halves_are_the_nearest() {
+    let near = (0..=0x7FFFu32).flat_map(|half| {
+        let bits = (half << 13).wrapping_add(0x3800_0000) & 0x7FFF_FFFF;
+        [0, 1, 0xFFF, 0x1000, 0x1001, 0x1FFF].map(|more| bits.wrapping_add(more))
+    });
+    let small = (0..0x400u32)
+        .flat_map(|unit| [0.0, 0.25, 0.5, 0.75].map(|part| ((unit as f32 + part) / 16_777_216.0).to_bits()));
+    let any = random(10_000, -1.0, 1.0).map(f32::to_bits);
+    let mut l = Model::default();
+    for bits in near.chain(small).chain(any).flat_map(|bits| [bits, bits | 0x8000_0000]) {
+        let x = f32::from_bits(bits);
+        let found = half::half(&mut l, [x; 16])[0];
+        let expected = ::half::f16::from_f32(x);
+        let is_right = if x.is_nan() { found & 0x7FFF > 0x7C00 } else { found == u32::from(expected.to_bits()) };
+        assert!(is_right, "{x:e}: {found:#x} instead of {expected:?}");
+    }
+}
+
 #[test]
 fn exponentials() {
     let run = |l: &mut Model, x| exponential::exp(l, x);

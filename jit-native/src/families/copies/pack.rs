@@ -49,7 +49,17 @@ pub fn program(isa: &'static Isa, loops: LoopForm) -> Result<CoreProgram, CoreEr
             b.mov(target, to);
             b.choose(format, FORMATS, |b, format| {
                 b.name_loop(if format == F16 { "f16" } else { "bf16" });
-                b.repeat(Count::from(count).at_least(1), |b| pair(b, format, source, target));
+                b.repeat(Count::from(count).at_least(1), |b| {
+                    let [low, high] = [(); 2].map(|()| {
+                        let word = b.reg(Class::Scalar);
+                        b.load(word, source, Address::Then(4));
+                        word
+                    });
+                    let [low, high] = [low, high].map(|x| if format == F16 { half(b, x) } else { brain(b, x) });
+                    let high = shifted(b, high, 16);
+                    let word = b.binary("or", low, high);
+                    b.store(word, target, Address::Then(4));
+                });
             });
             b.release(Passes::INPUT.empty, 1);
             b.release(Passes::RESULT.full, 1);
@@ -58,19 +68,6 @@ pub fn program(isa: &'static Isa, loops: LoopForm) -> Result<CoreProgram, CoreEr
         });
     });
     b.finish_with(Build { scheduling: Scheduling::Straight, loops })
-}
-
-/// A word of two elements from the next two words of a source.
-pub(in crate::families) fn pair(b: &mut CoreBuilder, format: u32, source: Reg, target: Reg) {
-    let [low, high] = [(); 2].map(|()| {
-        let word = b.reg(Class::Scalar);
-        b.load(word, source, Address::Then(4));
-        word
-    });
-    let [low, high] = [low, high].map(|x| if format == F16 { half(b, x) } else { brain(b, x) });
-    let high = shifted(b, high, 16);
-    let word = b.binary("or", low, high);
-    b.store(word, target, Address::Then(4));
 }
 
 /// Bits shifted to the left; to the right by a negative number, with zeros.

@@ -76,7 +76,7 @@ pub(super) fn rows(_: &Arch) -> Vec<Case> {
 }
 
 /// Rotations of pairs beside each other and half a row apart, of a part of a row, with factors, with four positions.
-pub(in crate::families) fn rope(_: &Arch) -> Vec<Case> {
+pub(super) fn rope(_: &Arch) -> Vec<Case> {
     vec![
         rotation([64, 4, 3, 1], [64, 0], 1, false),
         rotation([64, 3, 2, 1], [64, 2], 1, true),

@@ -6,8 +6,7 @@ use super::repetition;
 use super::rotation;
 use super::step::VECTOR_BYTES;
 use crate::codegen::{Address, Class, CoreBuilder, Reg};
-use crate::families::copies::pack;
-use crate::numerics::{Lanes, Unit, Vectors, exponential, logarithm, product, quotient, root, trigonometry};
+use crate::numerics::{Lanes, Unit, Vectors, exponential, half, logarithm, product, quotient, root, trigonometry};
 
 const SIGN: u32 = 0x8000_0000;
 
@@ -161,7 +160,14 @@ pub(super) fn compute<U: Unit>(b: &mut CoreBuilder, unit: U, o: &Operands, funct
             let x = l.load(o.first.0, Address::Then(bytes));
             l.store_bf16(x, o.target.0, Address::Then(bytes / 2));
         }),
-        F::Half => on.b.repeat(o.count(function), |b| pack::pair(b, pack::F16, o.first.0, o.target.0)),
+        F::Half => on.b.repeat(o.count(function), |b| {
+            let words = [(); 2].map(|()| {
+                let mut l = unit.one(b);
+                let x = next(&mut l, o.first);
+                half::half(&mut l, x)
+            });
+            unit.store_halves(b, words, o.target.0, Address::Then(VECTOR_BYTES.into()));
+        }),
         F::Repeat => repetition::repeat(on.b, o),
         F::Again | F::AgainWords => repetition::again(on.b, o, function),
         F::Gather => rotation::gather(on.b, o),

@@ -67,7 +67,7 @@ pub enum Function {
     Widen,
     /// bf16 from f32, to nearest even; in place, or to another slot.
     Narrow,
-    /// f16 from f32, to nearest even, two in a word: see [`pack`](crate::families::copies::pack).
+    /// f16 from f32, to nearest even; in place, or to another slot.
     Half,
     /// Words of `x`, each some times.
     Repeat,
@@ -104,7 +104,7 @@ impl Function {
     pub fn form(self) -> Form {
         match self {
             Self::Mul | Self::Scale | Self::SumOfSquares => Form::OverlappedTwins,
-            Self::Exp | Self::Div | Self::Root | Self::Sigmoid => Form::Twins,
+            Self::Exp | Self::Div | Self::Root | Self::Sigmoid | Self::Half => Form::Twins,
             Self::ReciprocalRoot
             | Self::Reciprocal
             | Self::Expm1
@@ -112,7 +112,6 @@ impl Function {
             | Self::Log
             | Self::Sine
             | Self::First
-            | Self::Half
             | Self::Repeat
             | Self::Turns
             | Self::RotatePairs

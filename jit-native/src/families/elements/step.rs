@@ -184,10 +184,10 @@ impl Step {
         Self { target: operand, ..Self::unary(Function::Narrow, first, target) }
     }
 
-    /// Rounds f32 to f16, of which two make one of so many words.
+    /// Rounds the f32 of a tile to f16.
     #[must_use]
-    pub fn halves(first: Slot, words: u64, target: Slot) -> Self {
-        Self::unary(Function::Half, first, target).part(0, words as u32)
+    pub fn halves(first: Slot, target: Slot) -> Self {
+        Self::unary(Function::Half, first, target)
     }
 
     /// Each of some words of a slot some times.

@@ -123,6 +123,14 @@ fn operations_are_right_in_any_order_of_events(#[values(1, 2, 3)] seed: u64) {
     }
 }
 
+/// On one column or on all, whatever they are asked for.
+#[test]
+fn all_cases_are_taken() {
+    let cases = FAMILY.cases_on(&costly());
+    let pdis: Vec<_> = cases.iter().map(|case| *FAMILY.kernel_of(case, &costly()).unwrap().digest()).collect();
+    assert!(pdis.iter().all(|digest| *digest == pdis[0]));
+}
+
 /// All ways through the program, with the memory of its own tile alone.
 #[rstest]
 fn the_checker_accepts_the_program(#[values(LoopForm::Hardware, LoopForm::Jnz)] loops: LoopForm) {
