@@ -64,18 +64,14 @@ pub struct Preparation {
 #[derive(Debug)]
 pub(in crate::families) struct Machine {
     pub elements: Elements,
-    loops: Vec<LoopReport>,
+    pub loops: Vec<LoopReport>,
 }
 
 /// Arrays by the functions that their cores have.
 static MACHINES: Memo<Repertoire, Machine> = Memo::new();
 
 /// The array of a generation with a program; made once.
-pub(in crate::families) fn machine(
-    family: &'static str,
-    repertoire: Repertoire,
-    arch: &Arch,
-) -> Result<Arc<Machine>, NativeError> {
+fn machine(family: &'static str, repertoire: Repertoire, arch: &Arch) -> Result<Arc<Machine>, NativeError> {
     let isa = isa_for(family, &InstructionSet::ALL, arch)?;
     let make = || {
         let program = program::program(isa, repertoire, LoopForm::of(arch)).map_err(|error| error.to_string())?;
@@ -93,30 +89,34 @@ pub(in crate::families) fn machine(
 /// # Errors
 /// [`NativeError::Unsupported`] when it takes more steps, phases or memory than there are.
 pub fn artifact(works: &[Work], node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
+    let Some(Work { family, repertoire, .. }) = works.first() else {
+        return Err(NativeError::NoFamily { op: node.op.clone() });
+    };
     // What is dealt belongs to columns.
     let is_dealt = works.iter().any(|work| work.dealt);
     let columns = arch.array.columns;
     let widths = cost::powers(columns).filter(|width| *width == columns || !is_dealt);
-    cheapest(widths.map(|width| (width, works)), node, arch)
+    let machine = machine(family, *repertoire, arch)?;
+    cheapest(&machine, widths.map(|width| (width, works)), node, arch)
 }
 
 /// The kernel of `node` in the way that takes the least time: each is works, one after the other, on so many columns. All are of one family
-/// and repertoire.
+/// and repertoire, that of the machine.
 ///
 /// # Errors
 /// As [`artifact`], when there is no way, or none of them is possible.
 pub(in crate::families) fn cheapest<'a>(
+    machine: &Machine,
     ways: impl Iterator<Item = (usize, &'a [Work])>,
     node: &Node,
     arch: &Arch,
 ) -> Result<KernelArtifact, NativeError> {
     let mut ways = ways.peekable();
-    let Some(Work { family, repertoire, .. }) = ways.peek().and_then(|(_, works)| works.first()) else {
+    let Some(Work { family, .. }) = ways.peek().and_then(|(_, works)| works.first()) else {
         return Err(NativeError::NoFamily { op: node.op.clone() });
     };
-    let machine = machine(family, *repertoire, arch)?;
     let result = node.inputs().count() as u16;
-    let stream = cost::cheapest(ways, &arch.cost, |(width, works)| plan(works, &machine, width, result));
+    let stream = cost::cheapest(ways, &arch.cost, |(width, works)| plan(works, machine, width, result));
     let unsupported = |reason| NativeError::Unsupported { family, op: node.op.clone(), reason };
     let stream = stream.map_err(unsupported)?;
     Ok(machine.elements.configured().artifact(format!("native-{}", node.op), stream)?)

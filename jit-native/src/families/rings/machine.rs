@@ -3,8 +3,11 @@
 use super::memory::CORE;
 use super::program::program;
 use super::weights::Weights;
-use crate::array::{CoreCode, Memo, Rings};
+use crate::array::{ArrayError, CoreCode, Memo, Rings, Tile};
 use crate::codegen::{LoopForm, LoopReport};
+use crate::families::elements::dispatch as elements;
+use crate::families::elements::functions::Repertoire;
+use crate::families::elements::program::program as elements_program;
 use crate::kit::{ConfigureError, NativeError, isa_for};
 use aie_hal::Arch;
 use aie_isa::{InstructionSet, Isa};
@@ -15,22 +18,32 @@ pub(super) const NAME: &str = "rings";
 /// Its blocks are those of the matrix unit of this instruction set.
 pub(super) const INSTRUCTION_SETS: &[InstructionSet] = &[InstructionSet::Aie2];
 
-/// The array with the program of its cores.
+/// The array with the programs of its cores.
 pub(super) struct Machine {
     pub rings: Rings,
-    /// What is known of the program's loops.
+    /// The cores for vectors.
+    pub vectors: Arc<elements::Machine>,
+    /// What is known of the loops of products.
     pub loops: Vec<LoopReport>,
 }
 
 impl Machine {
     /// The machine of a generation, for these types of weights.
     pub fn new(arch: &Arch, isa: &'static Isa, types: &'static [Weights]) -> Result<Self, ConfigureError> {
-        let program = program(isa, types, LoopForm::of(arch))?;
-        let data: Vec<(u32, Vec<u8>)> =
-            program.data.iter().map(|section| (section.offset, section.bytes.clone())).collect();
-        let products = CoreCode { program: &program.code, data: &data };
-        let rings = Rings::new(arch, arch.array.columns as u8, (products, &CORE), None)?;
-        Ok(Self { rings, loops: program.loops })
+        let form = LoopForm::of(arch);
+        let (products, vectors) = (program(isa, types, form)?, elements_program(isa, Repertoire::Token, form)?);
+        let [of_products, of_vectors] = [&products, &vectors].map(|program| -> Vec<(u32, Vec<u8>)> {
+            program.data.iter().map(|section| (section.offset, section.bytes.clone())).collect()
+        });
+        let rings = Rings::new(
+            arch,
+            arch.array.columns as u8,
+            (CoreCode { program: &products.code, data: &of_products }, &CORE),
+            Some(CoreCode { program: &vectors.code, data: &of_vectors }),
+        )?;
+        let elements = rings.vectors().cloned().ok_or(ArrayError::NoParameters(Tile::new(0, 4)))?;
+        let vectors = Arc::new(elements::Machine { elements, loops: vectors.loops });
+        Ok(Self { rings, vectors, loops: products.loops })
     }
 }
 

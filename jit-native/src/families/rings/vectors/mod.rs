@@ -13,12 +13,14 @@ mod mover;
 #[cfg(test)]
 mod tests;
 
+use super::machine::machine;
+use super::weights::Weights;
 use crate::array::Pass;
 use crate::families::copies::design::{finished, format_of, source, unsupported};
 use crate::families::copies::movement::Movement;
 use crate::families::copies::mover::Mover as _;
 use crate::families::copies::rows as cache;
-use crate::families::elements::dispatch::{self, Work, machine};
+use crate::families::elements::dispatch::{self, Work};
 use crate::families::elements::format::Format;
 use crate::families::elements::functions::Repertoire;
 use crate::families::elements::walk::{BUFFER_WORDS, RING_WORDS, Walk};
@@ -56,6 +58,7 @@ pub static FAMILY: Family = Family {
         "NORM_MUL",
         "L2_NORM",
         "ROPE",
+        "GET_ROWS",
         "SET_ROWS",
         "CPY",
         "CONT",
@@ -70,14 +73,19 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
     // Where there is no machine, that is what a caller has to know first.
     isa_for(NAME, FAMILY.instruction_sets, arch)?;
     match node.op.as_str() {
-        "SET_ROWS" => cache::build(node, arch, cores(arch)?),
+        "GET_ROWS" | "SET_ROWS" => cache::build(node, arch, cores(arch)?),
         "CPY" | "CONT" | "DUP" => copy(node, arch),
         _ => computed(node, arch),
     }
 }
 
 fn cores(arch: &Arch) -> Result<Arc<Cores>, NativeError> {
-    machine(NAME, Repertoire::Token, arch).map(|machine| Arc::new(Cores(machine)))
+    vectors(arch).map(|machine| Arc::new(Cores(machine)))
+}
+
+/// The cores for vectors beside products of most models.
+fn vectors(arch: &Arch) -> Result<Arc<dispatch::Machine>, NativeError> {
+    Ok(machine(arch, Weights::PROGRAMS[0])?.vectors.clone())
 }
 
 /// A copy by one column, in one go.
@@ -119,7 +127,8 @@ fn computed(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
     if ways.is_empty() {
         return Err(NativeError::unsupported(NAME, node, reason));
     }
-    dispatch::cheapest(ways.iter().map(|(columns, works)| (*columns, works.as_slice())), node, arch)
+    let machine = vectors(arch)?;
+    dispatch::cheapest(&machine, ways.iter().map(|(columns, works)| (*columns, works.as_slice())), node, arch)
 }
 
 /// A work whose walks are one phase of so many columns, on cores with this family's functions. An error is why it is not that small.

@@ -58,8 +58,8 @@ impl Mover for Cores {
             let work = ElementsColumn {
                 parameters: parameters(Repertoire::Token, [1, tiles, 0], [read, 0, packed], lists)?,
                 a: Some(flow(read, &pass.from)),
-                b: None,
                 result: flow(packed, &pass.to),
+                ..ElementsColumn::default()
             };
             self.0.elements.add(dispatch, column, &work).map_err(text)?;
         }
