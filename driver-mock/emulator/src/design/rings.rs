@@ -6,22 +6,24 @@
 //! is wrong if both ends of each ring continue where they are, so this is a doubt and not an error.
 //!
 //! A turn is the sum of the lengths of the descriptors, padding included. The words of a dispatch are known where a circuit leads from or to a
-//! channel of a shim: they are the lengths of the tasks that the instruction stream starts there, repetitions included. They are followed
+//! channel of a shim, or packets lead from it: they are the lengths of the tasks that the instruction stream starts there, repetitions included. They are followed
 //! from there: a circuit has as many words at both ends, and a lock that one ring alone releases and one other alone acquires is taken as
 //! often as it is given, so that it ends a dispatch as it began it. Rings of cores are reached from both sides; that a core uses the
 //! buffers of its rings one by one, and all that are full, is what a run shows. Left out are
 //!
-//! - rings that only packets or cores connect with a shim, and iterations of descriptors, which can take several turns;
-//! - routes of packets, and descriptors with a header: whether headers are stored depends on each switch on the way;
+//! - rings that only cores connect with a shim, and iterations of descriptors, which can take several turns;
+//! - routes of packets, but for those of one id from a shim whose last switch leaves the header out; rings that send headers;
 //! - compressed words, channels with out-of-order packets or an end at TLAST, chains that do not return to their first descriptor;
 //! - locks that are waited for to be equal to a value;
 //! - tiles whose DMA the stream configures or starts, and streams that load a PDI or change switches.
 
 use super::Problem;
+use super::descriptor::Descriptor;
 use super::flow::{Key, key};
 use super::position::Position;
-use super::routes::{Place, Route};
+use super::routes::{Hop, Place, Route};
 use super::stream::{Action, Stream};
+use super::switch::PacketRule;
 use super::tile::{Channel, ChannelId, Tile, User, neighbour};
 use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::register::TileKind;
@@ -39,10 +41,10 @@ pub(super) fn unfinished(tiles: &Tiles, routes: &[Route], stream: &Stream) -> Ve
         (ring.turn() > 0).then(|| (key(tile.position.key(), channel.id), ring))
     });
     let mut walk = Walk { rings: rings.collect(), words: BTreeMap::new(), doubts: Vec::new() };
-    let ends: Vec<_> = walk.rings.iter().filter_map(|(at, ring)| Some((*at, ring.other_end(routes)?))).collect();
+    let ends: Vec<_> = walk.rings.iter().filter_map(|(at, ring)| Some((*at, ring.other_end(tiles, routes)?))).collect();
     let mut open = Vec::new();
-    for (at, (far, other)) in &ends {
-        if let Some(words) = moved.words(*far, *other) {
+    for (at, (far, other, id)) in &ends {
+        if let Some(words) = moved.words(*far, *other, *id) {
             open.extend(walk.enter(*at, words, &format!("{far} {other}")));
         }
     }
@@ -52,9 +54,9 @@ pub(super) fn unfinished(tiles: &Tiles, routes: &[Route], stream: &Stream) -> Ve
         open.extend(next);
         let words = walk.words[&at];
         let from = format!("{} {}", walk.rings[&at].tile.position, walk.rings[&at].id);
-        let is_end = |(far, other): &(Position, ChannelId)| key(far.key(), *other) == at;
+        let is_end = |(far, other, _): &FarEnd| key(far.key(), *other) == at;
         let neighbours: Vec<Key> = ends.iter().filter(|(_, end)| is_end(end)).map(|(ring, _)| *ring).collect();
-        let own = ends.iter().find(|(ring, _)| *ring == at).map(|(_, (far, other))| key(far.key(), *other));
+        let own = ends.iter().find(|(ring, _)| *ring == at).map(|(_, (far, other, _))| key(far.key(), *other));
         for ring in neighbours.into_iter().chain(own) {
             open.extend(walk.enter(ring, words, &from));
         }
@@ -75,8 +77,8 @@ impl Ring<'_> {
         self.descriptors.iter().map(|(_, words)| words).sum()
     }
 
-    fn other_end(&self, routes: &[Route]) -> Option<(Position, ChannelId)> {
-        other_end(routes, self.tile.position, self.id)
+    fn other_end(&self, tiles: &Tiles, routes: &[Route]) -> Option<FarEnd> {
+        other_end(tiles, routes, self.tile.position, self.id)
     }
 
     /// Locks that a turn acquires or releases, with how much of each; None for one that is waited for to be equal.
@@ -220,8 +222,9 @@ fn ring(tile: &Tile, channel: &Channel) -> Option<Vec<(u8, u64)>> {
     (is_ring && counted && plain).then(|| chain.iter().map(|descriptor| (descriptor.id, descriptor.words)).collect())
 }
 
-/// The other end of a channel's only route, if that is a circuit from or to a channel.
-fn other_end(routes: &[Route], tile: Position, channel: ChannelId) -> Option<(Position, ChannelId)> {
+/// The other end of a channel's only route, if that is a circuit from or to a channel, or packets of one id come from one without their
+/// header.
+fn other_end(tiles: &Tiles, routes: &[Route], tile: Position, channel: ChannelId) -> Option<FarEnd> {
     let ends = |route: &Route| match channel.direction {
         Direction::StreamToMemory => (route.to, route.from),
         Direction::MemoryToStream => (route.from, route.to),
@@ -231,18 +234,40 @@ fn other_end(routes: &[Route], tile: Position, channel: ChannelId) -> Option<(Po
     let (Some(route), None) = (found.next(), found.next()) else { return None };
     let far = ends(route).1;
     match far.place {
-        Place::Dma { direction, channel } if !route.hops.iter().any(|hop| hop.packets) => {
-            Some((far.tile, ChannelId { direction, channel }))
+        Place::Dma { direction, channel: number } => {
+            let is_circuit = !route.hops.iter().any(|hop| hop.packets);
+            let id = if is_circuit { None } else { Some(id_without_header(tiles, route)?) };
+            let is_counted = is_circuit || channel.direction == Direction::StreamToMemory;
+            is_counted.then_some((far.tile, ChannelId { direction, channel: number }, id))
         }
         _ => None,
     }
 }
 
+/// The id of a route's packets if there is one, and the last switch that routes them, and no other, leaves the header out.
+fn id_without_header(tiles: &Tiles, route: &Route) -> Option<u8> {
+    let id = route.packets.filter(|packets| packets.mask == 31)?.id;
+    let drops = |hop: &Hop| {
+        let rules = tiles.get(&hop.tile.key()).map_or(&[][..], |tile| &tile.switch.rules);
+        let takes = |rule: &&PacketRule| rule.slave == hop.slave && (rule.id ^ id) & rule.mask == 0;
+        let masters = rules.iter().find(takes).map_or(&[][..], |rule| &rule.masters);
+        masters.iter().any(|master| master.port == hop.master && master.drop_header)
+    };
+    let drops: Vec<bool> = route.hops.iter().filter(|hop| hop.packets).map(drops).collect();
+    let (last, before) = drops.split_last()?;
+    (*last && !before.contains(&true)).then_some(id)
+}
+
+/// A tile, its channel, and the id of packets that lead from it.
+type FarEnd = (Position, ChannelId, Option<u8>);
+
 /// What an instruction stream moves and configures.
 #[derive(Default)]
 struct Moved {
-    /// Words of shims' channels; None if they are not known.
-    shims: BTreeMap<Key, Option<u64>>,
+    /// Words of shims' channels, by the id of their packets if they have a header.
+    shims: BTreeMap<(Key, Option<u8>), u64>,
+    /// Channels of shims of which they are not known.
+    unknown: BTreeSet<Key>,
     /// Other tiles whose DMA it configures or starts.
     touched: BTreeSet<(u8, u8)>,
 }
@@ -251,13 +276,13 @@ impl Moved {
     /// None if the stream changes routes or loads another configuration.
     fn of(tiles: &Tiles, stream: &Stream) -> Option<Self> {
         let mut moved = Self::default();
-        let mut headers = BTreeSet::new();
+        let mut headers = BTreeMap::new();
         for tile in tiles.values().filter(|tile| tile.position.kind == TileKind::Shim) {
-            let with_header = tile.descriptors.iter().filter(|descriptor| descriptor.packet.is_some());
-            headers.extend(with_header.map(|descriptor| (tile.position.column, descriptor.id)));
+            let place = |descriptor: &Descriptor| (tile.position.column, descriptor.id);
+            headers.extend(tile.descriptors.iter().filter_map(|found| Some((place(found), found.packet?.id))));
             for channel in &tile.channels {
                 if !channel.tasks.is_empty() || channel.out_of_order || channel.finish_on_tlast {
-                    moved.shims.insert(key(tile.position.key(), channel.id), None);
+                    moved.unknown.insert(key(tile.position.key(), channel.id));
                 }
             }
         }
@@ -270,20 +295,26 @@ impl Moved {
                     return None;
                 }
                 Action::Start { tile, channel, task, transfers } if tile.kind == TileKind::Shim => {
-                    let known = !task.endless && !task.chain.iter().any(|id| headers.contains(&(tile.column, *id)));
+                    let at = key(tile.key(), *channel);
+                    let ids: BTreeSet<Option<u8>> =
+                        task.chain.iter().map(|id| headers.get(&(tile.column, *id)).copied()).collect();
                     let words = transfers.iter().map(|transfer| transfer.words).sum::<u64>() * u64::from(task.runs);
-                    let sum = moved.shims.entry(key(tile.key(), *channel)).or_insert(Some(0));
-                    *sum = sum.filter(|_| known).map(|sum| sum.saturating_add(words));
+                    match ids.first() {
+                        Some(id) if ids.len() == 1 && !task.endless => {
+                            let sum = moved.shims.entry((at, *id)).or_insert(0);
+                            *sum = sum.saturating_add(words);
+                        }
+                        _ => drop(moved.unknown.insert(at)),
+                    }
                 }
                 Action::Control { tile, channel, controller: None, .. } if tile.kind == TileKind::Shim => {
-                    moved.shims.insert(key(tile.key(), *channel), None);
+                    moved.unknown.insert(key(tile.key(), *channel));
                 }
                 Action::Descriptor { tile, descriptor } if tile.kind == TileKind::Shim => {
                     let place = (tile.column, descriptor.id);
-                    if descriptor.packet.is_some() {
-                        headers.insert(place)
-                    } else {
-                        headers.remove(&place)
+                    match descriptor.packet {
+                        Some(header) => headers.insert(place, header.id),
+                        None => headers.remove(&place),
                     };
                 }
                 Action::Descriptor { tile, .. }
@@ -298,9 +329,12 @@ impl Moved {
         Some(moved)
     }
 
-    /// The words that a channel of a shim moves, if they are known.
-    fn words(&self, tile: Position, channel: ChannelId) -> Option<u64> {
-        let words = self.shims.get(&key(tile.key(), channel)).copied().unwrap_or(Some(0));
-        words.filter(|_| tile.kind == TileKind::Shim)
+    /// The words that a channel of a shim moves in packets of an id, or without packets, if they are known. Headers where there is a circuit
+    /// arrive, and words without one where packets are routed go anywhere.
+    fn words(&self, tile: Position, channel: ChannelId, id: Option<u8>) -> Option<u64> {
+        let at = key(tile.key(), channel);
+        let mut of_channel = self.shims.keys().filter(|(key, _)| *key == at);
+        let is_known = !self.unknown.contains(&at) && of_channel.all(|(_, other)| other.is_some() == id.is_some());
+        (is_known && tile.kind == TileKind::Shim).then(|| self.shims.get(&(at, id)).copied().unwrap_or(0))
     }
 }

@@ -6,6 +6,7 @@ use super::super::{Configured, ElementsColumn, Flow, TileOrder};
 use super::*;
 use aie_emulator::Rules;
 use aie_emulator::design::{Design, Source as Files};
+use aie_hal::format::instructions::{ArgumentPlace, InstructionStream, InstructionWriter};
 use aie_hal::format::stream_switch::Port;
 use rstest::rstest;
 use std::collections::BTreeSet;
@@ -238,4 +239,35 @@ fn products_alone_have_no_packets() {
     let with_vectors = Rings::new(&aie2(), 1, (products, &ADDER_MEMORY), Some(products)).unwrap();
     assert_eq!(with_vectors.vectors().unwrap().core(0).unwrap().tile, Tile::new(0, 4));
     assert!(with_vectors.vectors().unwrap().core(1).is_err());
+}
+
+/// The streams of neighbours become one, without anything between them.
+#[rstest]
+fn dispatches_become_one(#[values(1, 2, 3, 4)] seed: u64) {
+    let whole = whole();
+    let mut rules = Rules::default();
+    rules.interleaving = Some(seed);
+    let mut device = Device::load_under(&aie2(), whole.configured.pdi(), rules).unwrap();
+    let keys = |operand| {
+        let mut dispatch = whole.configured.dispatch();
+        whole.echo(&mut dispatch, 0, operand, 2);
+        dispatch.finish().unwrap()
+    };
+    let sums = |words, count| whole.vectors.dispatch(&[addition(words, count, 2)]).unwrap();
+    let streams = [sums(16, 5), keys(Operand::Keys), sums(8, 9), keys(Operand::Queries), sums(16, 2)];
+    let mut writer = InstructionWriter::new(InstructionStream::parse(&streams[0]).unwrap().header());
+    for (number, stream) in (0..).zip(&streams) {
+        // Results have places of their own.
+        let places = [0, 1, 2 + number].map(|argument| ArgumentPlace { argument, offset: 0 });
+        writer.append(&InstructionStream::parse(stream).unwrap(), &places).unwrap();
+    }
+    let a: Vec<u32> = (0..80).map(|at| at + 7).collect();
+    let b: Vec<u32> = (0..80).map(|at| 3 * at).collect();
+    let sum: Vec<u32> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
+    let mut buffers = vec![a.clone(), b, vec![0; 80], vec![0; 32], vec![0; 72], vec![0; 32], vec![0; 32]];
+    for _ in 0..2 {
+        buffers[2..].iter_mut().for_each(|result| result.fill(0));
+        device.dispatch(&writer.clone().finish().unwrap(), &mut buffers).unwrap();
+        assert_eq!(buffers[2..], [&sum[..80], &a[..32], &sum[..72], &a[..32], &sum[..32]]);
+    }
 }

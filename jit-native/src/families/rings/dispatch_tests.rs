@@ -175,9 +175,11 @@ fn products_and_vectors_take_turns(#[values(1, 2, 3)] seed: u64) {
         device.dispatch(&stream, &mut buffers).unwrap();
         assert_eq!(buffers[2], expected);
         assert_eq!(locks(&device), at_rest);
-        let source = Source::parse(rings.configured().pdi(), Some(&stream)).unwrap();
-        let design = Design::read(&aie2(), &source).unwrap();
-        assert_eq!((&design.problems[..], &design.doubts[..]), (&[][..], &[][..]));
+        for stream in [stream, stream_of(&rings, product)] {
+            let source = Source::parse(rings.configured().pdi(), Some(&stream)).unwrap();
+            let design = Design::read(&aie2(), &source).unwrap();
+            assert_eq!((&design.problems[..], &design.doubts[..]), (&[][..], &[][..]));
+        }
     }
 }
 

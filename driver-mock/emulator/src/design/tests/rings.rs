@@ -9,13 +9,13 @@ const IN: Direction = Direction::MemoryToStream;
 const OUT: Direction = Direction::StreamToMemory;
 
 /// A ring of BDs 0 and 1 that a shim fills, and one of BDs 2 and 3 that is sent to it: 64 words a buffer, and 8 of padding where they
-/// are sent.
-fn rings(by_packets: bool) -> Maker {
+/// are sent. Packets get there if their id is 0 as far as a mask counts.
+fn rings(packets: Option<u8>) -> Maker {
     let (shim, mem) = ((0, 0), (0, 1));
     let mut maker = Maker::default();
     maker.connect(0, IN, 0).connect(0, OUT, 0).circuit(shim, Port::South(3), Port::North(0));
-    if by_packets {
-        maker.packets(mem, Port::South(0), 0, PacketSlot { id: 0, mask: 0, arbiter: 0, msel: 0 }, &[Port::Dma(0)]);
+    if let Some(mask) = packets {
+        maker.packets(mem, Port::South(0), 0, PacketSlot { id: 0, mask, arbiter: 0, msel: 0 }, &[Port::Dma(0)]);
     } else {
         maker.circuit(mem, Port::South(0), Port::Dma(0));
     }
@@ -47,13 +47,22 @@ fn rings(by_packets: bool) -> Maker {
 
 /// Transfers of 64 words to the first ring, with repetitions, and one of `result` words from the second.
 fn stream(repeats: &[u8], result: u32) -> InstructionWriter {
+    transfers(false, repeats, result)
+}
+
+/// The same, each run of a transfer with a header.
+fn packets(repeats: &[u8], result: u32) -> InstructionWriter {
+    transfers(true, repeats, result)
+}
+
+fn transfers(enable_packet: bool, repeats: &[u8], result: u32) -> InstructionWriter {
     let mut writer = InstructionWriter::new(Header { generation: 3, rows: 6, columns: 1, mem_tile_rows: 1 });
     let transfer = |direction, descriptor, words, repeat| Transfer {
         column: 0,
         direction,
         channel: 0,
         descriptor,
-        shape: ShimBd::linear(words, 2),
+        shape: ShimBd { enable_packet: enable_packet && direction == IN, ..ShimBd::linear(words, 2) },
         argument: 0,
         offset: 0,
         repeat,
@@ -75,13 +84,21 @@ const FILLED: &str = "S2MM 0 gets 192 words from shim (0,0) MM2S 0 in a dispatch
                       loaded again";
 
 #[rstest]
-#[case::whole_turns(false, stream(&[0, 0], 288), &[])]
-#[case::whole_turns_by_repetition(false, stream(&[3], 144), &[])]
-#[case::nothing(false, stream(&[], 144), &[])]
-#[case::a_buffer_less(false, stream(&[0, 1], 144), &[FILLED])]
-#[case::without_the_padding(false, stream(&[1], 128), &[SENT])]
-#[case::packets_are_not_counted(true, stream(&[0, 1], 144), &[])]
-fn rings_end_where_they_began(#[case] by_packets: bool, #[case] stream: InstructionWriter, #[case] expected: &[&str]) {
+#[case::whole_turns(None, stream(&[0, 0], 288), &[])]
+#[case::whole_turns_by_repetition(None, stream(&[3], 144), &[])]
+#[case::nothing(None, stream(&[], 144), &[])]
+#[case::a_buffer_less(None, stream(&[0, 1], 144), &[FILLED])]
+#[case::without_the_padding(None, stream(&[1], 128), &[SENT])]
+#[case::packets(Some(31), packets(&[0, 0], 288), &[])]
+#[case::a_packet_less(Some(31), packets(&[0, 1], 144), &[FILLED])]
+#[case::packets_of_any_id_are_not_counted(Some(0), packets(&[0, 1], 144), &[])]
+#[case::words_without_header_are_not_counted(Some(31), stream(&[0, 1], 144), &[])]
+#[case::headers_that_arrive_are_not_counted(None, packets(&[0, 1], 144), &[])]
+fn rings_end_where_they_began(
+    #[case] by_packets: Option<u8>,
+    #[case] stream: InstructionWriter,
+    #[case] expected: &[&str],
+) {
     let design = rings(by_packets).read(Some(&stream.finish().unwrap()));
     let found: Vec<&str> = design.doubts.iter().map(|doubt| doubt.what.as_str()).collect();
     assert_eq!((found, design.problems), (expected.to_vec(), vec![]));
@@ -97,6 +114,6 @@ fn what_the_stream_configures_is_not_counted() {
     for operation in [start, Instruction::LoadPdi { id: 1, size: 16, address: 0 }] {
         let mut stream = stream(&[0, 1], 144);
         stream.push(&operation);
-        assert_eq!(rings(false).read(Some(&stream.finish().unwrap())).doubts, []);
+        assert_eq!(rings(None).read(Some(&stream.finish().unwrap())).doubts, []);
     }
 }
