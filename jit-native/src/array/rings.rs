@@ -30,8 +30,9 @@
 //!   row 4   vectors     <- S2MM 0, 1: operands A and B                     -> MM2S 0: result
 //! ```
 //!
-//! [`Rings::new`] takes a program for vectors; attention has its place here and no program yet. Dispatches give the channels of these cores their tasks, as in designs of their own. A shim's channels are then shared by packets
-//! ([`ArrayProgram::split`], [`ArrayProgram::merge`]):
+//! [`Rings::new`] takes a program for vectors; attention has its place here and no program yet. Dispatches give the channels of these
+//! cores their tasks, as in designs of their own. A shim's channels are then shared by packets ([`ArrayProgram::split`],
+//! [`ArrayProgram::merge`]):
 //!
 //! | channel | packet | |
 //! |---|---|---|
