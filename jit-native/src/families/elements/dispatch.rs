@@ -2,7 +2,7 @@
 
 use super::format::Format;
 use super::functions::Repertoire;
-use super::program::{self, HEADER_WORDS, MOST_STEPS};
+use super::program::{self, HEADER_WORDS, MOST_STEPS, STRIDE_BYTES};
 use super::step::Step;
 use super::walk::{BUFFER_WORDS, Loop, RING_WORDS, Walk};
 use crate::array::{ArrayError, Dimension, Elements, ElementsColumn, Flow, Memo, Region, TileOrder};
@@ -295,24 +295,24 @@ pub(in crate::families) fn parameters(
     sizes: [u64; 3],
     lists: [(&[Step], u64); 3],
 ) -> Result<Vec<u32>, String> {
-    let places = [Elements::A, Elements::B, Elements::RESULT].into_iter().zip(sizes);
-    let sums = places.map(|(place, run)| {
+    let strides = sizes.into_iter().rev().fold(0, |strides, run| {
         let (stride, depth) = cut(run);
-        2 * place.address + if depth > 1 { stride } else { 0 }
+        strides << 8 | if depth > 1 { stride / STRIDE_BYTES } else { 0 }
     });
     let [prepared, each_b, steps] = lists.map(|(steps, _)| steps.len() as u32);
-    let mut parameters = vec![outer, inner, steps];
-    parameters.extend(sums);
-    parameters.extend([has_b, prepared, each_b]);
-    parameters.resize(HEADER_WORDS as usize, 0);
-    for (steps, elements) in lists {
+    let (mut encoded, mut bytes) = (Vec::new(), [0; 3]);
+    for ((steps, elements), bytes) in lists.into_iter().zip(&mut bytes) {
+        let before = encoded.len();
         for step in steps {
             let number = repertoire.number(step.function());
             let number = number.ok_or_else(|| format!("the program has no {:?}", step.function()))?;
-            parameters.extend(step.encode(number, elements.div_ceil(16) as u32));
+            encoded.extend(step.encode(number, elements.div_ceil(16) as u32));
         }
+        *bytes = 4 * (encoded.len() - before) as u32;
     }
-    Ok(parameters)
+    let counts = steps | has_b << 8 | prepared << 16 | each_b << 24;
+    let header: [u32; HEADER_WORDS as usize] = [outer | inner << 16, counts, bytes[0] | bytes[1] << 16, strides];
+    Ok([&header[..], &encoded].concat())
 }
 
 /// Runs of elements of an argument, some of which are a tile.

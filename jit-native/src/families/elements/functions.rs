@@ -120,6 +120,17 @@ impl Function {
         }
     }
 
+    /// How many of a step's constants it uses.
+    #[must_use]
+    pub fn constants(self) -> usize {
+        match self {
+            Self::Scale | Self::RotateHalves => 4,
+            Self::Clamp | Self::Bits | Self::Signum | Self::Pad | Self::Repeat | Self::RotatePairs => 2,
+            Self::Offset | Self::Choose | Self::Sine | Self::Widen | Self::Again | Self::AgainWords => 1,
+            _ => 0,
+        }
+    }
+
     /// How many vectors an iteration computes. Where that is two, a last single vector is computed together with what is
     /// behind it: buffers are whole pairs of vectors, and such a function has one vector as source and as target or neither.
     #[must_use]

@@ -4,29 +4,29 @@
 //!
 //! | word | |
 //! |---|---|
-//! | 0 | how often the second operand changes; once if there is none |
-//! | 1 | tiles of the first operand for each of the second |
-//! | 2 | steps with each tile of the first operand |
-//! | 3 to 5 | the sums of the addresses of the two buffers of A, B and the result, by which each tile takes the other one |
-//! | 6 | whether there is a second operand |
-//! | 7 | steps with the first tile of the second operand alone, which come first and prepare something; often 0 |
-//! | 8 | steps with each other tile of the second operand, before those with tiles of the first; often 0 |
-//! | 9 on | the steps, those of word 7, of word 8 and of word 2, [`Step::WORDS`] each: see [`Step::encode`] |
+//! | 0 | how often the second operand changes, once if there is none; in the upper half tiles of the first operand for each of the second |
+//! | 1 | a byte each: steps with each tile of the first operand; whether there is a second one; steps with its first tile alone, which come first and prepare something, often 0; steps with each other tile of it, before those with tiles of the first, often 0 |
+//! | 2 | bytes of the steps with the first tile alone; in the upper half those of the steps with each other tile |
+//! | 3 | a byte each, in units of 128 bytes: how far apart the two buffers of A, B and the result are, by which tiles take turns; 0 if there is one |
+//! | 4 on | the steps, in the order of word 2, those with each tile of the first operand last: see [`Step::encode`] |
 
 use super::compute::compute;
 use super::functions::{Function, Repertoire};
 use super::operands::Operands;
 use super::rotation;
-use super::step::{Slot, Step, VECTOR_BYTES};
-use crate::array::Elements;
+use super::step::{OFFSET_BYTES, Slot, Step, VECTOR_BYTES};
+use crate::array::{Elements, Place};
 use crate::codegen::{Address, AliasRegion, Class, CoreBuilder, CoreError, CoreProgram, Count, LoopForm, Reg};
 use crate::numerics::{Unit, UnitProgram, written_for};
 use aie_isa::Isa;
 
 /// The first word of the steps.
-pub const HEADER_WORDS: u32 = 9;
+pub const HEADER_WORDS: u32 = 4;
 /// Most steps that fit the parameters.
-pub const MOST_STEPS: u32 = (Elements::PARAMETER_WORDS - HEADER_WORDS) / Step::WORDS;
+pub const MOST_STEPS: u32 = (Elements::PARAMETER_WORDS - HEADER_WORDS) / Step::MOST_WORDS;
+/// The unit of distances between buffers.
+pub const STRIDE_BYTES: u32 = 1 << STRIDE_SHIFT;
+const STRIDE_SHIFT: i64 = 7;
 
 /// Where the addresses of the slots are.
 const TABLE: u32 = Elements::OWN;
@@ -66,13 +66,22 @@ impl Memory {
         b.store(address, self.table, Address::At(4 * slot as i64));
     }
 
-    /// Takes the other buffer of a ring; `sum` is the parameter with the sum of both addresses.
-    fn turn(self, b: &mut CoreBuilder, slot: Slot, sum: i64) {
-        let (sum, address) = (self.word(b, sum), b.reg(Class::Scalar));
+    /// Takes the other buffer of a ring, whose number is that of its distance among the parameters.
+    fn turn(self, b: &mut CoreBuilder, slot: Slot, ring: i64, place: Place) {
+        let (strides, address) = (self.word(b, 3), b.reg(Class::Scalar));
+        let units = field(b, strides, 8 * ring, 0xFF);
+        let stride = b.binary("lshl", units, STRIDE_SHIFT);
+        let sum = b.binary("add", stride, i64::from(2 * place.address));
         b.load(address, self.table, Address::At(4 * slot as i64));
         b.binary_into(address, "sub", sum, address);
         b.store(address, self.table, Address::At(4 * slot as i64));
     }
+}
+
+/// Bits of a word from one on.
+fn field(b: &mut CoreBuilder, word: Reg, from: i64, mask: i64) -> Reg {
+    let word = if from > 0 { b.binary("lshl", word, -from) } else { word };
+    b.binary("and", word, mask)
 }
 
 /// The program of an instruction set.
@@ -109,19 +118,21 @@ impl UnitProgram for Steps {
             for (slot, place) in [(Slot::A, Elements::A), (Slot::B, Elements::B), (Slot::Result, Elements::RESULT)] {
                 memory.place(b, slot, place.address);
             }
-            let [outer, inner, steps, has_b, prepared, each_b] = [0, 1, 2, 6, 7, 8].map(|index| memory.word(b, index));
+            let (tiles, counts) = (memory.word(b, 0), memory.word(b, 1));
+            let [outer, inner] = [0, 16].map(|from| field(b, tiles, from, 0xFFFF));
+            let [steps, has_b, prepared, each_b] = [0, 8, 16, 24].map(|from| field(b, counts, from, 0xFF));
             b.repeat(Count::from(outer).at_least(1), |b| {
                 b.when(has_b, |b| b.acquire(Elements::B.full, minus_one));
                 // A round begins with the steps with the tile of the second operand alone, if there are any, without a tile of the
                 // first. After the first tile's preparation that is all.
-                let (one, record_bytes) = (b.scalar(1), b.scalar((4 * Step::WORDS).into()));
+                let one = b.scalar(1);
                 let first_record = b.scalar((Elements::PARAMETERS + 4 * HEADER_WORDS).into());
-                let all_prepared = memory.word(b, 7);
-                let bytes = b.binary("mul", record_bytes, all_prepared);
+                let lists = memory.word(b, 2);
+                let bytes = field(b, lists, 0, 0xFFFF);
                 let behind = b.add(first_record, bytes);
                 let alone = b.select(prepared, prepared, each_b);
                 let has_a = b.binary("eq", alone, 0);
-                let bytes = b.binary("mul", record_bytes, each_b);
+                let bytes = b.binary("lshl", lists, -16);
                 let steps_at = b.add(behind, bytes);
                 let start = b.select(prepared, first_record, behind);
                 let now_steps = b.select(has_a, steps, alone);
@@ -141,8 +152,8 @@ impl UnitProgram for Steps {
                     b.when(has_a, |b| {
                         b.release(Elements::A.empty, 1);
                         b.release(Elements::RESULT.full, 1);
-                        memory.turn(b, Slot::A, 3);
-                        memory.turn(b, Slot::Result, 5);
+                        memory.turn(b, Slot::A, 0, Elements::A);
+                        memory.turn(b, Slot::Result, 2, Elements::RESULT);
                     });
                     b.constant_into(has_a, 1);
                     b.mov(now_steps, steps);
@@ -150,7 +161,7 @@ impl UnitProgram for Steps {
                 });
                 b.when(has_b, |b| {
                     b.release(Elements::B.empty, 1);
-                    memory.turn(b, Slot::B, 4);
+                    memory.turn(b, Slot::B, 1, Elements::B);
                 });
                 b.constant_into(prepared, 0);
             });
@@ -168,19 +179,35 @@ pub(in crate::families) struct Functions {
 
 /// One step: its operands, then its function. `record` points to the step's words, `table` to the addresses of the slots.
 pub(in crate::families) fn step<U: Unit>(b: &mut CoreBuilder, unit: U, functions: Functions, record: Reg, table: Reg) {
-    let word = |b: &mut CoreBuilder, class| {
-        let word = b.reg(class);
+    let [operands, counts] = [(); 2].map(|()| {
+        let word = b.reg(Class::Scalar);
         b.load(word, record, Address::Then(4));
         word
+    });
+    let constants = [0, 4, 8, 12].map(|offset| {
+        let word = b.reg(Class::Scalar);
+        b.load(word, record, Address::At(offset));
+        word
+    });
+    let part = |b: &mut CoreBuilder, class, word, from, mask| {
+        let (bits, part) = (field(b, word, from, mask), b.reg(class));
+        b.mov(part, bits);
+        part
     };
-    let number = word(b, Class::Scalar);
-    let mut places = Vec::new();
-    for _ in 0..3 {
-        places.push((word(b, Class::Jump), word(b, Class::Modifier)));
-    }
-    let offset = word(b, Class::Modifier);
-    let vectors = word(b, Class::Scalar);
-    let constants = [(); 4].map(|()| word(b, Class::Scalar));
+    let used = part(b, Class::Modifier, counts, 24, 0xFF);
+    b.advance(record, used);
+    let number = field(b, operands, 0, 0xFF);
+    let places = [8, 16, 24].map(|from| {
+        let index = part(b, Class::Jump, operands, from, 0x3C);
+        (index, part(b, Class::Modifier, operands, from, VECTOR_BYTES.into()))
+    });
+    let offset = {
+        let (halves, offset) = (field(b, counts, 12, 0xFFF), b.reg(Class::Modifier));
+        let bytes = b.binary("lshl", halves, i64::from(OFFSET_BYTES.ilog2()));
+        b.mov(offset, bytes);
+        offset
+    };
+    let vectors = field(b, counts, 0, 0xFFF);
     // Loads and stores of one step do not depend on each other but for what a step reads of the vector that it writes.
     let regions = ["first", "second", "target", "present"].map(|name| b.region(name));
     let pointer = |b: &mut CoreBuilder, region: AliasRegion, index: Reg| {

@@ -193,7 +193,7 @@ pub(in crate::families) fn work(node: &Node, columns: u64) -> Result<Work, Nativ
     let walk = Walk { run, b_run: 1, group: Loop::ONCE, loops: Walk::merged(&loops), start: [0; 3] };
     Ok(Work {
         steps: steps(&parameters, row, group, table_elements),
-        each_b: table_steps(&parameters, table_elements),
+        each_b: table_steps(&parameters, table_elements, node.source(2).is_some()),
         walks: vec![walk],
         b: Some(1),
         b_parts: parameters.several_positions().then_some((4, tokens)),
@@ -216,15 +216,18 @@ impl Parameters {
 }
 
 /// The table of a position, which all heads of that position use.
-fn table_steps(parameters: &Parameters, table_elements: u64) -> Vec<Step> {
-    use Slot::{B, Positions, Scratch as T, V0};
+fn table_steps(parameters: &Parameters, table_elements: u64, has_factors: bool) -> Vec<Step> {
+    use Slot::{B, Factors, Positions, Scratch as T, V0};
     let vectors = table_elements.div_ceil(16) as u32;
     let (positions, each) = if parameters.several_positions() {
         (Step::gather(B, table_elements.next_multiple_of(16), Positions), Positions)
     } else {
         (Step::unary(Function::First, B, V0).once(), V0)
     };
-    let mut steps = vec![positions, Step::unary(Function::Turns, each, T).part(0, vectors)];
+    let mut steps = Vec::new();
+    // A step is shorter in a stream than as many words.
+    steps.extend((!has_factors).then(|| Step::bits(Factors, 0, 1f32.to_bits(), Factors).part(0, vectors)));
+    steps.extend([positions, Step::unary(Function::Turns, each, T).part(0, vectors)]);
     if parameters.is_scaled() {
         // Cosines and sines alike.
         steps.push(Step::scale(T, parameters.magnitude as f32, 0.0, T).part(0, 2 * vectors));
@@ -271,7 +274,6 @@ fn preparation(node: &Node, parameters: &Parameters, table_elements: u64) -> Res
         writes.push((rotation::GATHERED_OFFSET, offsets));
     }
     let Some(factors) = node.source(2) else {
-        writes.push((factors_at, vec![1f32.to_bits(); table.len()]));
         return Ok(Preparation { writes, ..Preparation::default() });
     };
     let pairs = parameters.dimensions / 2;

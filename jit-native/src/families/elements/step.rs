@@ -62,6 +62,9 @@ impl From<Slot> for Operand {
     }
 }
 
+/// The unit of offsets: half of a rotation's row may be an odd number of halves of a vector.
+pub const OFFSET_BYTES: u32 = VECTOR_BYTES / 2;
+
 /// A function with its operands and constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
@@ -83,8 +86,8 @@ fn ordered(x: f32) -> u32 {
 }
 
 impl Step {
-    /// Words in the parameters.
-    pub const WORDS: u32 = 13;
+    /// Most words in the parameters.
+    pub const MOST_WORDS: u32 = 6;
 
     /// What it computes.
     #[must_use]
@@ -119,35 +122,28 @@ impl Step {
         found.map_or(0, |found| iterations * u64::from(found.interval) / u64::from(found.unrolled.max(1)))
     }
 
-    /// Words of the parameters of a step over tiles of `vectors` vectors, of the function with a number in its program.
+    /// Words of the parameters of a step over tiles of `vectors` vectors, of the function with a number in its program, as few as they can
+    /// be, since a stream carries them. In the first one are a byte of the function and one of each operand, four times its slot and, where
+    /// it has all vectors, 64; in the second one iterations, from bit 12 on the offset in half vectors and from bit 24 on the bytes of constants;
+    /// behind them the constants that the function uses.
     #[must_use]
-    pub fn encode(&self, number: u32, vectors: u32) -> [u32; Self::WORDS as usize] {
+    pub fn encode(&self, number: u32, vectors: u32) -> Vec<u32> {
         let all = if self.vectors == 0 { vectors } else { self.vectors };
-        let count = self.count(vectors);
-        let [mut c0, c1, c2, c3] = self.constants;
+        let mut constants = self.constants;
         let mut offset = self.offset;
-        let index = |operand: Operand| 4 * operand.slot as u32;
-        let (first, second, target) = (self.first, self.second, self.target);
         if self.function == Function::Widen {
             // From the last vector to the first; the source's vectors are half as long.
             offset += VECTOR_BYTES * (all.max(1) - 1);
-            c0 = (VECTOR_BYTES / 2 * (all.max(1) - 1)).wrapping_neg();
+            constants[0] = (VECTOR_BYTES / 2 * (all.max(1) - 1)).wrapping_neg();
         }
-        [
-            number,
-            index(first),
-            first.step,
-            index(second),
-            second.step,
-            index(target),
-            target.step,
-            offset,
-            count,
-            c0,
-            c1,
-            c2,
-            c3,
-        ]
+        let used = &constants[..self.function.constants()];
+        let byte =
+            |operand: Operand| 4 * operand.slot as u32 | if operand.step == VECTOR_BYTES { VECTOR_BYTES } else { 0 };
+        let operands = [number, byte(self.first), byte(self.second), byte(self.target)];
+        let operands = operands.into_iter().rev().fold(0, |word, byte| word << 8 | byte);
+        let bytes = 4 * used.len() as u32;
+        let counts = self.count(vectors) | (offset / OFFSET_BYTES) << 12 | bytes << 24;
+        [&[operands, counts], used].concat()
     }
 
     /// A function of one source.
@@ -305,5 +301,28 @@ impl Step {
     fn padding(slot: Slot, kept: u32, with: f32, vector: u32) -> Self {
         let step = Self::unary(Function::Pad, slot, slot).constants([(1 << kept) - 1, with.to_bits(), 0, 0]);
         step.part(vector * VECTOR_BYTES, 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The longest rows and tiles that any program has.
+    #[test]
+    fn the_largest_numbers_have_room() {
+        let fields = |step: Step, vectors| {
+            let words = step.encode(200, vectors);
+            (words[1] & 0xFFF, (words[1] >> 12 & 0xFFF) * OFFSET_BYTES, words[1] >> 24, words.len())
+        };
+        let pad = Step::pad(Slot::A, 16_382, 0.0).unwrap();
+        assert_eq!(fields(pad, 1), (1, 1023 * VECTOR_BYTES, 8, 4));
+        assert_eq!(fields(Step::again(Slot::B, 2047, 3, Slot::Scratch), 1), (2047, 0, 4, 3));
+        assert_eq!(fields(Step::binary(Function::Add, Slot::A, Slot::B, Slot::Result), 1024), (1024, 0, 0, 2));
+        assert_eq!(fields(Step::widen(Slot::A), 128), (128, 127 * VECTOR_BYTES, 4, 3));
+        let half = Step::binary(Function::RotateHalves, Slot::A, Slot::Scratch, Slot::Result).part(160, 5);
+        assert_eq!(fields(half.constants([1, 2, 3, 4]), 1), (5, 160, 16, 6));
+        let operands = Step::binary(Function::Add, Slot::V2, Slot::Positions, Slot::A).encode(200, 1)[0];
+        assert_eq!(operands.to_le_bytes(), [200, 4 * 7, 4 * 8 + 64, 64]);
     }
 }

@@ -51,7 +51,7 @@ enum Word {
 /// The first word of the steps.
 const FIRST_STEP: u32 = Word::Slots as u32 + Slot::COUNT;
 /// Most steps that fit the parameters.
-pub(super) const MOST_STEPS: usize = ((WORDS - FIRST_STEP) / Step::WORDS) as usize;
+pub(super) const MOST_STEPS: usize = ((WORDS - FIRST_STEP) / Step::MOST_WORDS) as usize;
 
 /// What a core does with a tile.
 #[derive(Clone, Debug, Default)]
