@@ -64,56 +64,60 @@ pub(super) fn receive(b: &mut CoreBuilder, k: Kernel) {
 
 /// The tiles of a column, from the address `tiles` on, which moves behind them.
 fn column(b: &mut CoreBuilder, k: Kernel, tiles: Reg) {
-    let (start, end) = (k.address(b, LINEAR), k.address(b, LINEAR));
+    let (parity, pair) = (k.address(b, LINEAR), b.add(tiles, 0));
+    b.repeat(2, |b| {
+        let (first, to) = (b.add(parity, 0), b.add(pair, 0));
+        b.repeat(2, |b| {
+            let number = k.parameter(b, Parameter::Weights);
+            b.choose(number, k.all.len() as u32, |b, number| {
+                phases(b, k, k.all[number as usize], first, to);
+            });
+            let unit = k.of_type(b, OfType::Bytes);
+            let eight = b.binary("lshl", unit, 3);
+            b.emit("add", [first, first, eight]);
+            b.binary_into(to, "add", to, STEP_BYTES);
+        });
+        let (unit, bytes) = (k.of_type(b, OfType::Bytes), k.of_type(b, OfType::Pair));
+        b.emit("add", [parity, parity, unit]);
+        b.emit("add", [pair, pair, bytes]);
+    });
+    let (unit, phases) = (k.of_type(b, OfType::Bytes), k.parameter(b, Parameter::Phases));
+    let bytes = b.binary("mul", unit, phases);
+    let bytes = b.binary("lshl", bytes, 4);
+    b.emit("add", [tiles, tiles, bytes]);
+}
+
+/// The tiles of all phases that begin with the unit at the address `first` in the first one. Those of the phases follow each other.
+fn phases(b: &mut CoreBuilder, k: Kernel, of: Weights, first: Reg, tiles: Reg) {
+    let (to, at) = (k.pointer(b, k.tiles, tiles), b.add(first, 0));
     let blocks = k.parameter(b, Parameter::Depth);
     let bytes = b.binary("lshl", blocks, 6);
-    b.emit("add", [end, end, bytes]);
+    let (end, step) = (b.binary("add", first, bytes), k.parameter(b, Parameter::Step));
     let phases = k.count(b, Parameter::Phases);
+    b.name_loop(&format!("tiles of {}", of.dtype()));
     b.repeat(phases, |b| {
-        let (parity, pair) = (b.add(start, 0), b.add(tiles, 0));
-        b.repeat(2, |b| {
-            let (first, to) = (b.add(parity, 0), b.add(pair, 0));
-            b.repeat(2, |b| {
-                let number = k.parameter(b, Parameter::Weights);
-                b.choose(number, k.all.len() as u32, |b, number| {
-                    tile(b, k, k.all[number as usize], first, to);
-                });
-                let unit = k.of_type(b, OfType::Bytes);
-                let eight = b.binary("lshl", unit, 3);
-                b.emit("add", [first, first, eight]);
-                b.binary_into(to, "add", to, STEP_BYTES);
-            });
-            let (unit, bytes) = (k.of_type(b, OfType::Bytes), k.of_type(b, OfType::Pair));
-            b.emit("add", [parity, parity, unit]);
-            b.emit("add", [pair, pair, bytes]);
-        });
-        let unit = k.of_type(b, OfType::Bytes);
-        let all = b.binary("lshl", unit, 4);
-        b.emit("add", [tiles, tiles, all]);
-        let step = k.parameter(b, Parameter::Step);
-        b.emit("add", [start, start, step]);
-        let wraps = b.binary("geu", start, end);
-        b.when(wraps, |b| b.emit("sub", [start, start, bytes]));
+        let from = k.pointer(b, k.linear, at);
+        tile(b, of, from, to);
+        let next = b.binary("add", at, step);
+        let ends = b.binary("geu", next, end);
+        let again = b.binary("sub", next, bytes);
+        let next = b.select(ends, again, next);
+        b.mov(at, next);
     });
 }
 
-/// The tiles of four units, every other one from the address `first` on.
-fn tile(b: &mut CoreBuilder, k: Kernel, of: Weights, first: Reg, tiles: Reg) {
-    let to = k.pointer(b, k.tiles, tiles);
-    let units: Vec<Reg> = (0..4i64)
-        .map(|unit| {
-            let at = b.add(first, unit * 2 * of.unit_bytes());
-            k.pointer(b, k.linear, at)
-        })
-        .collect();
+/// The tiles of four units, every other one from `from` on.
+fn tile(b: &mut CoreBuilder, of: Weights, from: Reg, to: Reg) {
     let transpose = mode::TRANSPOSE.map(|mode| b.scalar(mode));
     let mix = mode::MIX_64.map(|mode| b.scalar(mode));
     let orders = of.orders();
-    let pair = of.pair_bytes();
-    b.repeat((of.parts() / orders.len()) as u32, |b| {
+    let (pair, apart) = (of.pair_bytes(), 2 * of.unit_bytes());
+    let parts = |b: &mut CoreBuilder| {
         for (part, order) in (0i64..).zip(orders) {
             let (front, back): (Vec<Reg>, Vec<Reg>) = (0..2).map(|_| (b.reg(Class::X), b.reg(Class::X))).unzip();
-            for (index, unit) in units.iter().enumerate() {
+            for index in 0..4i64 {
+                // From the second half of a unit to the next one, and from the last to the next part of the first.
+                let next = if index < 3 { apart - 32 } else { 32 - 3 * apart };
                 let into = |half: usize| {
                     let vector = if index < 2 { front[half] } else { back[half] };
                     if index % 2 == 0 { vector.lo() } else { vector.hi() }
@@ -121,26 +125,26 @@ fn tile(b: &mut CoreBuilder, k: Kernel, of: Weights, first: Reg, tiles: Reg) {
                 match order {
                     Order::Turned => {
                         let (all, by) = (b.reg(Class::X), b.scalar(4));
-                        b.load(all.lo(), *unit, Address::Then(32));
-                        b.load(all.hi(), *unit, Address::Then(32));
+                        b.load(all.lo(), from, Address::Then(32));
+                        b.load(all.hi(), from, Address::Then(next));
                         let turned = b.reg(Class::X);
                         b.emit("vshift", [turned, all, all, by]);
                         b.mov(into(0), turned.lo());
                         b.mov(into(1), turned.hi());
                     }
                     Order::TurnedHalves => {
-                        for half in 0..2 {
+                        for (half, next) in [32, next].into_iter().enumerate() {
                             let (twice, by) = (b.reg(Class::X), b.scalar(4));
-                            b.load(twice.lo(), *unit, Address::At(0));
-                            b.load(twice.hi(), *unit, Address::Then(32));
+                            b.load(twice.lo(), from, Address::At(0));
+                            b.load(twice.hi(), from, Address::Then(next));
                             let turned = b.reg(Class::X);
                             b.emit("vshift", [turned, twice, twice, by]);
                             b.mov(into(half), turned.lo());
                         }
                     }
                     Order::Plain | Order::Halves => {
-                        b.load(into(0), *unit, Address::Then(32));
-                        b.load(into(1), *unit, Address::Then(32));
+                        b.load(into(0), from, Address::Then(32));
+                        b.load(into(1), from, Address::Then(next));
                     }
                 }
             }
@@ -164,7 +168,11 @@ fn tile(b: &mut CoreBuilder, k: Kernel, of: Weights, first: Reg, tiles: Reg) {
                 (..) => b.advance(to, -taking_turns),
             }
         }
-    });
+    };
+    match of.parts() / orders.len() {
+        1 => parts(b),
+        times => b.repeat(times as u32, parts),
+    }
 }
 
 /// What offsets add, of all phases and parts of all columns, whose tiles end at `end`.

@@ -41,6 +41,7 @@ fn parameters(problem: &Problem, column: &Column) -> Parameters {
         portion_bytes: (problem.groups() * problem.weights.group_bytes() as usize) as u32,
         repeated: problem.repeated() as u32,
         step: (BATCH_ROWS % problem.units() * problem.weights.unit_bytes() as usize) as u32,
+        portion_phases: (problem.groups() % problem.phases()) as u32,
     }
 }
 

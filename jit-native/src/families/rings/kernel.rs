@@ -16,6 +16,14 @@ pub(super) enum OfType {
     Offset,
     /// [`Weights::pair_bytes`].
     Pair,
+    /// Bytes of a group.
+    Group,
+    /// Bytes from the words of eight units to the word in their middle.
+    Middle,
+    /// Lanes of 16 bits that a scale and the word in the middle exchange.
+    Exchanged,
+    /// The place of [`Weights::combined`] in [`Weights::combinations`].
+    Combination,
 }
 
 /// The locks of a ring, as its core names them.
@@ -118,7 +126,7 @@ impl Kernel {
     /// What is known of the type at hand.
     pub fn of_type(self, b: &mut CoreBuilder, what: OfType) -> Reg {
         let number = self.parameter(b, Parameter::Weights);
-        let entry = b.binary("lshl", number, 4);
+        let entry = b.binary("lshl", number, i64::from(Weights::ENTRY.trailing_zeros()));
         let entry = b.add(entry, i64::from(OWN_MEMORY + self.types));
         let (at, target) = (self.pointer(b, self.parameters, entry), b.reg(Class::Scalar));
         b.load(target, at, Address::At(4 * i64::from(what as u32)));

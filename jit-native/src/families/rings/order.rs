@@ -46,11 +46,13 @@ fn groups(b: &mut CoreBuilder, k: Kernel, of: Weights, [from, to]: [Reg; 2]) {
     let groups = k.count(b, Parameter::Groups);
     b.name_loop(&format!("words of {} in turn", of.dtype()));
     b.repeat(groups, |b| {
-        for turns in turns.iter().cycle().take(of.unit_words()) {
-            let mixed = turns.next(b, pointers);
+        let words = of.unit_words();
+        for (word, turns) in (1..=words).zip(turns.iter().cycle()) {
+            // Behind the last one there is the other half.
+            let behind = if word == words { half } else { 0 };
+            let mixed = turns.next(b, pointers, 32 + behind);
             b.store(mixed, to, Address::Then(64));
         }
-        pointers.iter().for_each(|pointer| b.advance(*pointer, half));
     });
 }
 
@@ -69,7 +71,7 @@ pub(super) fn interleave(
     let turns = Turns::new(b);
     b.name_loop("words in turn");
     b.repeat(Count::from(words).at_least(4), |b| {
-        let mixed = turns.next(b, pointers);
+        let mixed = turns.next(b, pointers, 32);
         b.store(mixed, to, Address::Then(64));
     });
 }
@@ -86,10 +88,11 @@ impl Turns {
         Self { vectors: [(); 2].map(|()| constant(b, 0)), mode: b.scalar(mode::MIX_32[0]) }
     }
 
-    /// The next eight words from each of two pointers.
-    pub fn next(&self, b: &mut CoreBuilder, pointers: [Reg; 2]) -> Reg {
+    /// The next eight words from each of two pointers, which then move by so many bytes. Both are in one bank, and there are as many stores
+    /// as loads: two loads at once would take longer than one after the other.
+    pub fn next(&self, b: &mut CoreBuilder, pointers: [Reg; 2], bytes: i64) -> Reg {
         for (vector, pointer) in self.vectors.iter().zip(pointers) {
-            b.load(vector.lo(), pointer, Address::Then(32));
+            b.load_as("vlda", vector.lo(), pointer, Address::Then(bytes));
         }
         shuffled(b, self.vectors[0], self.vectors[1], self.mode)
     }

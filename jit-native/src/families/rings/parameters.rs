@@ -49,6 +49,8 @@ parameters! {
     /// Vectors of 16 bf16 of a column that are repeated behind its end, and bytes of it between the first units of two groups.
     repeated: Repeated;
     step: Step;
+    /// Phases that a portion moves on by, without whole turns of them.
+    portion_phases: PortionPhases;
 }
 
 #[cfg(test)]
@@ -63,7 +65,7 @@ mod tests {
         let places = [Batches, Weights, Units, Groups, Portions, Phases, Skip, Blocks, Columns, Depth, PortionBytes];
         assert_eq!(places.map(|place| place as usize), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
         let parameters = Parameters { batches: 1, skip: 64, portion_bytes: 9, ..Parameters::default() };
-        assert_eq!(parameters.words(), [1, 0, 0, 0, 0, 0, 64, 0, 0, 0, 9, 0, 0]);
+        assert_eq!(parameters.words(), [1, 0, 0, 0, 0, 0, 64, 0, 0, 0, 9, 0, 0, 0]);
         assert!(parameters.words().len() <= WORDS as usize);
     }
 }

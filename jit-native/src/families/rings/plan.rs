@@ -10,15 +10,13 @@
 //! Blocks of the two cores alternate in one task of the shim, from regions that are a step of its descriptor apart. Rows whose regions are
 //! further apart come in several *jobs*, each with the same parameters and the operand again.
 
-use super::memory::{BLOCK, DEPTH};
+use super::memory::{BLOCK, DEPTH, SKIP};
 use super::problem::{BATCH_ROWS, Problem};
 
 /// Cores of a column.
 const CORES: usize = 2;
 /// The longest step of a shim's descriptor.
 const MOST_STEP: usize = 4 << 20;
-/// What is skipped is a number of these bytes.
-const SKIP: usize = 64;
 /// Tasks of a dispatch that a channel has at most. More would be many waits for tokens.
 const MOST_JOBS: usize = 64;
 

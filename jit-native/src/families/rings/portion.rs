@@ -1,7 +1,7 @@
 //! Weights out of the ring, a portion at a time, with their words in order.
 
 use super::kernel::{Kernel, Locks, Parameter};
-use super::memory::{BLOCK, RING, SPARE, STATE};
+use super::memory::{BLOCK, RING, STATE};
 use super::order;
 use crate::array::OWN_MEMORY;
 use crate::codegen::{Address, Class, CoreBuilder, Count, Reg};
@@ -108,29 +108,22 @@ impl Stream {
         let stream = Self::kept(b, k);
         let bytes = k.parameter(b, Parameter::PortionBytes);
         stream.arrived(b, bytes, false);
-        let source = b.reg(Class::Scalar);
-        b.mov(source, stream.at);
         let behind = b.add(stream.at, bytes);
         let end = b.scalar(END.into());
         let straddles = b.binary("ltu", end, behind);
         b.when(straddles, |b| {
-            let spare = k.address(b, SPARE);
-            let (from, to) = (k.pointer(b, k.weights, source), k.pointer(b, k.ordered, spare));
-            let second = b.binary("sub", behind, i64::from(END));
-            let first = b.binary("sub", bytes, second);
-            for count in [first, second] {
-                let count = b.binary("lshl", count, -6);
-                b.repeat(Count::from(count).at_least(1), |b| {
-                    let vector = b.reg(Class::X);
-                    b.load(vector, from, Address::Then(64));
-                    b.store(vector, to, Address::Then(64));
-                });
-                b.constant_into(from, i64::from(OWN_MEMORY + RING.0));
-            }
-            b.mov(source, spare);
+            // What is at the ring's beginning follows its end.
+            let vectors = b.binary("sub", behind, end);
+            let vectors = b.binary("lshl", vectors, -6);
+            let (from, to) = (b.pointer_at(k.weights, OWN_MEMORY + RING.0), k.pointer(b, k.ordered, end));
+            b.repeat(Count::from(vectors).at_least(1), |b| {
+                let vector = b.reg(Class::X);
+                b.load(vector, from, Address::Then(64));
+                b.store(vector, to, Address::Then(64));
+            });
         });
         let number = k.parameter(b, Parameter::Weights);
-        b.choose(number, k.all.len() as u32, |b, number| order::portion(b, k, k.all[number as usize], source));
+        b.choose(number, k.all.len() as u32, |b, number| order::portion(b, k, k.all[number as usize], stream.at));
         stream.moved(b, bytes);
         stream.keep(b, k);
     }

@@ -1,6 +1,6 @@
 //! What a node asks for, if the family takes it.
 
-use super::memory::{LINEAR, OFFSET_BYTES, OFFSETS, PARTS, TILES};
+use super::memory::{BLOCK, LINEAR, OFFSET_BYTES, OFFSETS, PARTS, RING, SKIP, SPARE, TILES};
 use super::weights::Weights;
 use aie_ops::{DataType, Node, Tensor};
 
@@ -8,8 +8,9 @@ use aie_ops::{DataType, Node, Tensor};
 const MOST_COLUMNS: usize = 4;
 /// Elements of a turn of the operand's chain.
 const OPERAND_TURN: usize = 64;
-/// Bytes of a portion, unless it is one group, as it always is of q4_K.
-const PORTION_BYTES: usize = 4608;
+/// Bytes of a portion at most, unless it is one group, as it always is of q4_K. The ring holds one that begins anywhere in a block.
+const PORTION_BYTES: usize = 5760;
+const _: () = assert!(PORTION_BYTES + BLOCK as usize <= RING.1 as usize + SKIP && PORTION_BYTES <= SPARE.1 as usize);
 /// Units of a row, and runs of a portion, that loops need at least.
 const LEAST_UNITS: usize = 4;
 const LEAST_RUNS: usize = 2;
@@ -148,8 +149,8 @@ mod tests {
 
     #[rstest]
     #[case(Weights::Q4_0, 2048, [32, 2, 8, 4])]
-    #[case(Weights::Q4_0, 576, [9, 9, 3, 3])]
-    #[case(Weights::Q4_1, 576, [18, 9, 9, 2])]
+    #[case(Weights::Q4_0, 576, [9, 9, 9, 1])]
+    #[case(Weights::Q4_1, 576, [18, 9, 18, 1])]
     #[case(Weights::Q8_0, 2048, [32, 2, 4, 8])]
     #[case(Weights::Q4K, 2048, [8, 1, 1, 8])]
     fn rows_are_units_in_portions(#[case] weights: Weights, #[case] depth: usize, #[case] expected: [usize; 4]) {

@@ -4,7 +4,7 @@
 //! shifted to the place of an f32's are a number with an exponent that is 112 too small, or, if the exponent is zero, a fraction
 //! without the leading one: then 113 is added and 2^-14, the one that is not there, taken off.
 
-use super::kernel::{Kernel, Parameter, constant, mode, shuffled};
+use super::kernel::{Kernel, OfType, Parameter, constant, mode, shuffled};
 use super::memory::{FACTORS, PORTION};
 use super::weights::Weights;
 use crate::array::OWN_MEMORY;
@@ -19,55 +19,51 @@ const NORMAL: u32 = 112 << 23;
 const SUBNORMAL: u32 = 113 << 23;
 /// From the place of an f16's mantissa to that of an f32's.
 const SHIFT: i64 = 13;
-/// The upper halves of words.
-const ODD_LANES: i64 = 0xAAAA_AAAA;
 /// 2^23: a number below it as the low bits is that much more.
 const INTEGER: u32 = 0x4B00_0000;
 
 /// The factors of all groups of a portion. Of two blocks, the first of which begins half a word early, the word in the middle becomes
-/// the quants that are left of it.
-pub(super) fn portion(b: &mut CoreBuilder, k: Kernel, of: Weights) {
-    if of == Weights::Q4K {
+/// the quants that are left of it; of others it stays what it is.
+pub(super) fn portion(b: &mut CoreBuilder, k: Kernel) {
+    // Types whose parts have factors have a program of their own.
+    let part_factors = k.all.first().map_or(0, |of| of.part_factors());
+    if part_factors > 0 {
         packed_scales(b, k);
     }
-    let at = b.scalar(i64::from(OWN_MEMORY + PORTION.0));
-    let second = b.add(at, of.group_bytes() / 2);
+    let (at, bytes) = (b.scalar(i64::from(OWN_MEMORY + PORTION.0)), k.of_type(b, OfType::Group));
+    let half = b.binary("lshl", bytes, -1);
+    let second = b.binary("add", at, half);
     let words = [at, second].map(|at| k.pointer(b, k.words, at));
     // Those of parts come first.
-    let to = b.pointer_at(k.factors, OWN_MEMORY + FACTORS.0 + of.part_factors());
-    let middle = (of == Weights::Q4_0 || of == Weights::Q8_0).then(|| {
-        let middle = 32 * (of.unit_words() as i64 / 2);
-        [at, second].map(|at| {
-            let at = b.add(at, middle);
-            k.pointer(b, k.ordered, at)
-        })
+    let to = b.pointer_at(k.factors, OWN_MEMORY + FACTORS.0 + part_factors);
+    let middle = k.of_type(b, OfType::Middle);
+    let middle = [at, second].map(|at| {
+        let at = b.binary("add", at, middle);
+        k.pointer(b, k.ordered, at)
     });
+    let group = k.modifier(b, bytes);
     let [magnitude, sign, exponent] = [MAGNITUDE, SIGN, EXPONENT].map(|word| constant(b, word));
     let [normal, subnormal, zero] = [NORMAL, SUBNORMAL, 0].map(|word| constant(b, word));
     let shift = b.reg(Class::Shift);
     b.constant_into(shift, SHIFT);
     let [even, odd] = [mode::EVEN_16, mode::ODD_16].map(|mode| b.scalar(mode));
-    let lanes = b.scalar(ODD_LANES);
+    let lanes = k.of_type(b, OfType::Exchanged);
     let addition = b.scalar(CoreBuilder::MATRIX_BF16.into());
     let groups = k.count(b, Parameter::Groups);
-    b.name_loop(&format!("scales of {}", of.dtype()));
+    b.name_loop("scales");
     b.repeat(groups, |b| {
-        let scales = b.reg(Class::X);
+        let (scales, last, ends) = (b.reg(Class::X), b.reg(Class::X), b.reg(Class::X));
         for (half, at) in [scales.lo(), scales.hi()].into_iter().zip(words) {
-            b.load(half, at, Address::Then(32));
+            b.load(half, at, Address::ThenBy(group));
         }
-        if let Some(middle) = middle {
-            let (last, ends) = (b.reg(Class::X), b.reg(Class::X));
-            for (half, at) in [last.lo(), last.hi()].into_iter().zip(middle) {
-                b.load(half, at, Address::At(0));
-            }
-            b.select_lanes(16, ends, last, scales, lanes);
-            b.select_lanes(16, scales, scales, last, lanes);
-            for (half, at) in [ends.lo(), ends.hi()].into_iter().zip(middle) {
-                b.store(half, at, Address::Then(of.group_bytes()));
-            }
+        for (half, at) in [last.lo(), last.hi()].into_iter().zip(middle) {
+            b.load(half, at, Address::At(0));
         }
-        words.iter().for_each(|words| b.advance(*words, of.group_bytes() - 32));
+        b.select_lanes(16, ends, last, scales, lanes);
+        b.select_lanes(16, scales, scales, last, lanes);
+        for (half, at) in [ends.lo(), ends.hi()].into_iter().zip(middle) {
+            b.store(half, at, Address::ThenBy(group));
+        }
         let (numbers, lacking) = (b.reg(Class::X), b.reg(Class::Scalar));
         b.emit("vband", [numbers, scales, exponent]);
         b.emit("veqz.16", [lacking, numbers]);

@@ -1,7 +1,7 @@
 //! Sums of units become sums of rows.
 
 use super::kernel::{Kernel, Locks, Parameter};
-use super::memory::{PARTS, PORTION, RESULT};
+use super::memory::{PARTS, RESULT, SPARE};
 use super::order::{Turns, interleave};
 use crate::array::OWN_MEMORY;
 use crate::codegen::{Address, CoreBuilder, Count, Reg};
@@ -13,10 +13,14 @@ pub(super) fn rows(b: &mut CoreBuilder, k: Kernel) {
     let parts = k.address(b, PARTS);
     b.repeat(columns, |b| {
         let units = k.parameter(b, Parameter::Units);
-        let spare = k.address(b, PORTION);
-        interleave(b, k, [k.parts, k.ordered], [parts, spare], units);
-        interleave(b, k, [k.words, k.parts], [spare, parts], units);
-        interleave(b, k, [k.parts, k.ordered], [parts, spare], units);
+        let spare = k.address(b, SPARE);
+        let (from, to) = (b.add(parts, 0), b.add(spare, 0));
+        let both = b.binary("add", from, to);
+        b.repeat(3, |b| {
+            interleave(b, k, [k.words, k.ordered], [from, to], units);
+            b.mov(from, to);
+            b.emit("sub", [to, both, to]);
+        });
         let half = b.binary("lshl", units, 5);
         let second = b.add(spare, half);
         let (first, second) = (k.pointer(b, k.words, spare), k.pointer(b, k.words, second));
@@ -25,7 +29,7 @@ pub(super) fn rows(b: &mut CoreBuilder, k: Kernel) {
         let sum = unit.one(b).zeros();
         b.name_loop("sums of rows");
         b.repeat(Count::from(units).at_least(4), |b| {
-            let words = turns.next(b, [first, second]);
+            let words = turns.next(b, [first, second], 32);
             let mut l = unit.one(b);
             let x = l.float(words);
             l.add_into(sum, x);

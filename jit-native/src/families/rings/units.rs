@@ -6,7 +6,7 @@
 //! two bf16 nearest to the sum, and the two that a scale of f16 is.
 
 use super::diagonal::Diagonal;
-use super::kernel::{Kernel, Parameter, constant, mode, shuffled};
+use super::kernel::{Kernel, OfType, Parameter, constant, mode, shuffled};
 use super::memory::{FACTORS, OFFSET_BYTES, OFFSETS, PORTION, SUMS, TILES};
 use super::scales;
 use super::weights::Weights;
@@ -23,11 +23,39 @@ const SIGN_BIT: u32 = 0x4380_4380;
 /// Sums of the units of a portion, for every column. `phase` says where the first group begins: how many groups there are until
 /// the first phase comes again.
 pub(super) fn portion(b: &mut CoreBuilder, k: Kernel, phase: Reg, parts: Reg) {
-    let number = k.parameter(b, Parameter::Weights);
-    b.choose(number, k.all.len() as u32, |b, number| {
-        let units = Units { k, of: k.all[number as usize] };
-        units.portion(b, phase, parts);
+    scales::portion(b, k);
+    let [tiles, offsets] = [TILES, OFFSETS].map(|place| k.address(b, place));
+    let column_parts = b.add(parts, 0);
+    let columns = k.count(b, Parameter::Columns);
+    b.repeat(columns, |b| {
+        let number = k.parameter(b, Parameter::Weights);
+        b.choose(number, k.all.len() as u32, |b, number| {
+            Units { k, of: k.all[number as usize] }.products(b, phase, tiles);
+        });
+        let combinations = Weights::combinations(k.all);
+        let number = k.of_type(b, OfType::Combination);
+        b.choose(number, combinations.len() as u32, |b, number| {
+            Units { k, of: combinations[number as usize] }.combined(b, phase, offsets, column_parts);
+        });
+        let (phases, unit) = (k.parameter(b, Parameter::Phases), k.of_type(b, OfType::Bytes));
+        let all = b.binary("mul", phases, unit);
+        for (place, bytes) in [(tiles, Units::TILES), (offsets, Units::OFFSETS)] {
+            let bytes = b.binary("lshl", all, i64::from(bytes.trailing_zeros()));
+            b.emit("add", [place, place, bytes]);
+        }
+        let units = k.parameter(b, Parameter::Units);
+        let bytes = b.binary("lshl", units, 6);
+        b.emit("add", [column_parts, column_parts, bytes]);
     });
+    let (groups, phases) = (k.parameter(b, Parameter::Groups), k.parameter(b, Parameter::Phases));
+    let bytes = b.binary("lshl", groups, 6);
+    b.emit("add", [parts, parts, bytes]);
+    let passed = k.parameter(b, Parameter::PortionPhases);
+    let next = b.binary("sub", phase, passed);
+    let (again, zero) = (b.binary("add", next, phases), b.scalar(0));
+    let ends = b.binary("ge", zero, next);
+    let next = b.select(ends, again, next);
+    b.mov(phase, next);
 }
 
 /// What is common to the loops over a portion.
@@ -59,44 +87,16 @@ impl Around {
 }
 
 impl Units {
-    fn portion(self, b: &mut CoreBuilder, phase: Reg, parts: Reg) {
-        let Self { k, of } = self;
-        scales::portion(b, k, of);
-        let [tiles, offsets] = [TILES, OFFSETS].map(|place| k.address(b, place));
-        let column_parts = b.add(parts, 0);
-        let columns = k.count(b, Parameter::Columns);
-        b.repeat(columns, |b| {
-            self.products(b, phase, tiles);
-            self.combined(b, phase, offsets, column_parts);
-            let phases = k.parameter(b, Parameter::Phases);
-            for (place, bytes) in [(tiles, self.phase_tiles()), (offsets, self.phase_offsets())] {
-                let bytes = b.scalar(bytes);
-                let all = b.binary("mul", phases, bytes);
-                b.emit("add", [place, place, all]);
-            }
-            let units = k.parameter(b, Parameter::Units);
-            let bytes = b.binary("lshl", units, 6);
-            b.emit("add", [column_parts, column_parts, bytes]);
-        });
-        let (groups, phases) = (k.parameter(b, Parameter::Groups), k.parameter(b, Parameter::Phases));
-        let bytes = b.binary("lshl", groups, 6);
-        b.emit("add", [parts, parts, bytes]);
-        b.emit("sub", [phase, phase, groups]);
-        b.repeat_while(|b| {
-            let zero = b.scalar(0);
-            let ends = b.binary("ge", zero, phase);
-            b.when(ends, |b| b.emit("add", [phase, phase, phases]));
-            ends
-        });
-    }
+    /// Tiles and offsets of a phase, as multiples of the bytes of a unit.
+    const TILES: i64 = 16;
+    const OFFSETS: i64 = OFFSET_BYTES / 64;
 
-    /// Bytes of a phase's tiles, and offsets.
     fn phase_tiles(self) -> i64 {
-        16 * self.of.unit_bytes()
+        Self::TILES * self.of.unit_bytes()
     }
 
     fn phase_offsets(self) -> i64 {
-        OFFSET_BYTES * self.of.parts() as i64
+        Self::OFFSETS * self.of.unit_bytes()
     }
 
     /// A pointer to a phase of what lies at `place`, each phase `bytes` bytes and so many iterations.
@@ -192,14 +192,14 @@ impl Units {
             let load = Combined { unit, from, factors, offsets: offsets.pointer };
             let sum = match of {
                 Weights::Q4_1 => {
-                    let (part, sum) = load.part(b, true);
+                    let (part, sum) = load.part(b);
                     let scaled = load.times(b, None, part);
                     load.times(b, Some(scaled), sum)
                 }
                 Weights::Q4_0 | Weights::Q8_0 => {
                     let mut total = None;
                     for _ in 0..2 {
-                        let (part, _) = load.part(b, of == Weights::Q4_0);
+                        let (part, _) = load.part(b);
                         total = Some(load.times(b, total, part));
                     }
                     total.unwrap_or(from)
@@ -358,19 +358,13 @@ impl Combined {
     }
 
     /// The next part without its offset, as two bf16, and the sum of the column's part.
-    fn part(self, b: &mut CoreBuilder, has_offset: bool) -> (Reg, Reg) {
-        let (mut part, offset) = (b.reg(Class::Acc512), b.reg(Class::Acc512));
+    fn part(self, b: &mut CoreBuilder) -> (Reg, Reg) {
+        let (part, offset) = (b.reg(Class::Acc512), b.reg(Class::Acc512));
         b.load(part, self.from, Address::Then(64));
-        if has_offset {
-            b.load(offset, self.offsets, Address::Then(64));
-        } else {
-            b.advance(self.offsets, 64);
-        }
+        b.load(offset, self.offsets, Address::Then(64));
         let sum = Self::vector(b, self.offsets);
         let mut l = self.unit.one(b);
-        if has_offset {
-            part = l.sub(part, offset);
-        }
+        let part = l.sub(part, offset);
         (l.two_terms(part), sum)
     }
 
@@ -395,7 +389,7 @@ impl Combined {
         let [scaled, lessened] = [(); 2].map(|()| self.unit.one(b).zeros());
         b.name_loop("parts of q4_K");
         b.repeat(of.parts() as u32, |b| {
-            let (part, sum) = self.part(b, true);
+            let (part, sum) = self.part(b);
             for (total, terms) in [(scaled, part), (lessened, sum)] {
                 let factor = Self::vector(b, self.factors);
                 let next = self.unit.one(b).multiply_add(total, terms, factor);

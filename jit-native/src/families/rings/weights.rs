@@ -28,8 +28,8 @@ impl Weights {
         }
     }
 
-    /// The types of each program: all do not fit one.
-    pub const PROGRAMS: [&[Self]; 2] = [&[Self::Q4_1, Self::Q4_0], &[Self::Q8_0, Self::Q4K]];
+    /// The types of each program, as models have them: all do not fit one.
+    pub const PROGRAMS: [&[Self]; 2] = [&[Self::Q4_1, Self::Q4_0, Self::Q8_0], &[Self::Q4K]];
 
     /// The types of the program that has this one.
     pub fn program(self) -> &'static [Self] {
@@ -90,13 +90,37 @@ impl Weights {
         }
     }
 
-    /// The program's entry for all types.
+    /// Bytes of what the program knows of a type.
+    pub const ENTRY: u32 = 32;
+
+    /// What the program knows of its types.
     pub fn table(types: &[Self]) -> Vec<u8> {
+        let combinations = Self::combinations(types);
         let entry = |of: &Self| {
-            let (bytes, pair) = (of.unit_bytes() as u32, of.pair_bytes() as u32);
-            [bytes, of.offset(), pair, 0]
+            let number = combinations.iter().position(|other| *other == of.combined()).unwrap_or_default();
+            let middle = 32 * (of.unit_words() as u32 / 2);
+            let (bytes, group) = (of.unit_bytes() as u32, of.group_bytes() as u32);
+            [bytes, of.offset(), of.pair_bytes() as u32, group, middle, of.exchanged(), number as u32, 0]
         };
         types.iter().flat_map(entry).flat_map(u32::to_le_bytes).collect()
+    }
+
+    /// The type whose sums of parts are put together in the same way: of pairs of blocks that of q4_0.
+    pub fn combined(self) -> Self {
+        if self == Self::Q8_0 { Self::Q4_0 } else { self }
+    }
+
+    /// The ways in which sums of parts are put together in a program.
+    pub fn combinations(types: &[Self]) -> Vec<Self> {
+        let mut all: Vec<Self> = types.iter().map(|weights| weights.combined()).collect();
+        all.dedup();
+        all
+    }
+
+    /// The lanes of 16 bits that a scale and the word in the middle of a unit exchange: of two blocks, the second scale is in the middle, and
+    /// the first quants of the first one are beside its scale.
+    fn exchanged(self) -> u32 {
+        if matches!(self, Self::Q4_0 | Self::Q8_0) { 0xAAAA_AAAA } else { 0 }
     }
 
     /// Bytes of a group.
