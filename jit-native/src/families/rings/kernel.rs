@@ -1,6 +1,6 @@
 //! What all parts of a product core's program use.
 
-use super::memory::{OPERAND_LOCKS, PARAMETERS, Place, RESULT_LOCKS, WEIGHTS_LOCKS};
+use super::memory::{KNOWN, OPERAND_LOCKS, PARAMETERS, Place, RESULT_LOCKS, WEIGHTS_LOCKS};
 pub(super) use super::parameters::Parameter;
 use super::weights::Weights;
 use crate::array::{OWN_LOCKS, OWN_MEMORY};
@@ -66,6 +66,8 @@ pub(super) struct Kernel {
     /// Where the table of types is.
     pub types: u32,
     pub parameters: AliasRegion,
+    /// What is known of the type at hand.
+    pub known: AliasRegion,
     /// What is kept between portions.
     pub state: AliasRegion,
     /// What arrives.
@@ -96,6 +98,7 @@ impl Kernel {
             all,
             types,
             parameters: b.region("parameters"),
+            known: b.region("what is known of the type"),
             state: b.region("state of the stream"),
             x: b.region("arriving columns"),
             weights: b.region("weights"),
@@ -123,12 +126,21 @@ impl Kernel {
         Count::from(self.parameter(b, parameter)).at_least(1)
     }
 
-    /// What is known of the type at hand.
-    pub fn of_type(self, b: &mut CoreBuilder, what: OfType) -> Reg {
+    /// Puts what is known of the type at hand where [`Kernel::of_type`] reads it.
+    pub fn know(self, b: &mut CoreBuilder) {
         let number = self.parameter(b, Parameter::Weights);
         let entry = b.binary("lshl", number, i64::from(Weights::ENTRY.trailing_zeros()));
         let entry = b.add(entry, i64::from(OWN_MEMORY + self.types));
-        let (at, target) = (self.pointer(b, self.parameters, entry), b.reg(Class::Scalar));
+        let (from, entry) = (self.pointer(b, self.parameters, entry), b.reg(Class::W));
+        b.load(entry, from, Address::At(0));
+        let to = b.pointer_at(self.known, OWN_MEMORY + KNOWN.0);
+        b.store(entry, to, Address::At(0));
+    }
+
+    /// What is known of the type at hand.
+    pub fn of_type(self, b: &mut CoreBuilder, what: OfType) -> Reg {
+        let target = b.reg(Class::Scalar);
+        let at = b.pointer_at(self.known, OWN_MEMORY + KNOWN.0);
         b.load(target, at, Address::At(4 * i64::from(what as u32)));
         target
     }

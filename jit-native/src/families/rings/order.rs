@@ -18,18 +18,18 @@ const MOST_WORDS: usize = 9;
 pub(super) fn portion(b: &mut CoreBuilder, k: Kernel, of: Weights, source: Reg) {
     let (from, to) = (b.add(source, 0), k.address(b, PORTION));
     let both = b.scalar(i64::from(2 * OWN_MEMORY + PORTION.0 + SPARE.0));
+    let count = k.count(b, Parameter::Groups);
     b.repeat(3, |b| {
         if of.unit_words() > MOST_WORDS {
             let (words, bytes) = (b.scalar(of.unit_words() as i64), b.scalar(of.group_bytes()));
             let (group, target) = (b.add(from, 0), b.add(to, 0));
-            let groups = k.count(b, Parameter::Groups);
-            b.repeat(groups, |b| {
+            b.repeat(count, |b| {
                 interleave(b, k, [k.words, k.ordered], [group, target], words);
                 b.emit("add", [group, group, bytes]);
                 b.emit("add", [target, target, bytes]);
             });
         } else {
-            groups(b, k, of, [from, to]);
+            groups(b, k, of, [from, to], count);
         }
         b.mov(from, to);
         b.emit("sub", [to, both, to]);
@@ -37,15 +37,14 @@ pub(super) fn portion(b: &mut CoreBuilder, k: Kernel, of: Weights, source: Reg) 
 }
 
 /// Interleaves the halves of each group.
-fn groups(b: &mut CoreBuilder, k: Kernel, of: Weights, [from, to]: [Reg; 2]) {
+fn groups(b: &mut CoreBuilder, k: Kernel, of: Weights, [from, to]: [Reg; 2], count: Count) {
     let half = of.group_bytes() / 2;
     let second = b.add(from, half);
     let pointers = [from, second].map(|at| k.pointer(b, k.words, at));
     let to = k.pointer(b, k.ordered, to);
     let turns = [(); 2].map(|()| Turns::new(b));
-    let groups = k.count(b, Parameter::Groups);
     b.name_loop(&format!("words of {} in turn", of.dtype()));
-    b.repeat(groups, |b| {
+    b.repeat(count, |b| {
         let words = of.unit_words();
         for (word, turns) in (1..=words).zip(turns.iter().cycle()) {
             // Behind the last one there is the other half.

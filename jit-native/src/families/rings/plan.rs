@@ -41,12 +41,15 @@ pub(super) fn plan(problem: &Problem, columns: usize) -> Result<Vec<Column>, Str
     if busy == 0 {
         return Err(format!("{rows} rows; possible: from {} on", BATCH_ROWS + 1));
     }
-    // Pairs of batches, the last columns with one more: so the last one has more than a batch also where its last is not whole.
+    // Pairs of batches. The first columns have one more, as the last ones may have to skip much before their first row; unless the last
+    // one would have less than two batches then.
     let pairs = batches.div_ceil(CORES);
-    let share = |column: usize| (pairs + column) / busy;
+    let pair = CORES * BATCH_ROWS;
+    let is_enough = (pairs / busy) * pair > BATCH_ROWS + (pairs * pair - rows);
+    let share = |column: usize| (pairs + if is_enough { busy - 1 - column } else { column }) / busy;
     let mut first = 0;
     let columns = (0..busy).map(|column| {
-        let end = if column + 1 == busy { rows } else { first + share(column) * CORES * BATCH_ROWS };
+        let end = if column + 1 == busy { rows } else { first + share(column) * pair };
         let planned = Column::new(problem, first, end);
         first = end;
         planned

@@ -20,12 +20,26 @@ pub(super) struct Stream {
 const END: u32 = OWN_MEMORY + RING.0 + RING.1;
 
 impl Stream {
-    /// The beginning of a job: drops what is in front of its first row.
+    /// The beginning of a job: drops what is in front of its first row, which may be more than the ring holds.
     pub fn begin(b: &mut CoreBuilder, k: Kernel) {
         let stream = Self { at: k.address(b, RING), here: b.scalar(0), left: k.parameter(b, Parameter::Blocks) };
         let skipped = k.parameter(b, Parameter::Skip);
         b.when(skipped, |b| {
-            stream.arrived(b, skipped, true);
+            b.repeat_while(|b| {
+                b.acquire(Locks::WEIGHTS.full, -1);
+                b.binary_into(stream.left, "sub", stream.left, 1);
+                let block = b.scalar(BLOCK.into());
+                let more = b.binary("ltu", block, skipped);
+                b.when(more, |b| {
+                    b.release(Locks::WEIGHTS.empty, 1);
+                    b.emit("sub", [skipped, skipped, block]);
+                    b.emit("add", [stream.at, stream.at, block]);
+                    let ends = b.binary("eq", stream.at, i64::from(END));
+                    b.when(ends, |b| b.binary_into(stream.at, "sub", stream.at, i64::from(RING.1)));
+                });
+                more
+            });
+            b.constant_into(stream.here, BLOCK.into());
             stream.moved(b, skipped);
         });
         stream.keep(b, k);
@@ -66,28 +80,17 @@ impl Stream {
         b.binary("lshl", up, -i64::from(BLOCK.trailing_zeros()))
     }
 
-    /// Waits until `bytes` bytes are there. Those that are `dropped` need not be there at once.
-    fn arrived(self, b: &mut CoreBuilder, bytes: Reg, dropped: bool) {
+    /// Waits until `bytes` bytes are there.
+    fn arrived(self, b: &mut CoreBuilder, bytes: Reg) {
         let lacks = b.binary("ltu", self.here, bytes);
         b.when(lacks, |b| {
-            b.repeat_while(|b| {
-                b.acquire(Locks::WEIGHTS.full, -1);
-                b.binary_into(self.here, "add", self.here, i64::from(BLOCK));
-                b.binary_into(self.left, "sub", self.left, 1);
-                let lacks = b.binary("ltu", self.here, bytes);
-                if dropped {
-                    // More than the ring holds may be dropped: the block goes on at once.
-                    b.when(lacks, |b| {
-                        b.release(Locks::WEIGHTS.empty, 1);
-                        b.binary_into(self.here, "sub", self.here, i64::from(BLOCK));
-                        b.binary_into(bytes, "sub", bytes, i64::from(BLOCK));
-                        b.binary_into(self.at, "add", self.at, i64::from(BLOCK));
-                        let ends = b.binary("eq", self.at, i64::from(END));
-                        b.when(ends, |b| b.binary_into(self.at, "sub", self.at, i64::from(RING.1)));
-                    });
-                }
-                lacks
-            });
+            let missing = b.binary("sub", bytes, self.here);
+            let (blocks, none) = (Self::blocks(b, missing), b.scalar(0));
+            let taken = b.binary("sub", none, blocks);
+            b.acquire(Locks::WEIGHTS.full, taken);
+            b.emit("sub", [self.left, self.left, blocks]);
+            let arrived = b.binary("lshl", blocks, i64::from(BLOCK.trailing_zeros()));
+            b.emit("add", [self.here, self.here, arrived]);
         });
     }
 
@@ -107,7 +110,7 @@ impl Stream {
     pub fn portion(b: &mut CoreBuilder, k: Kernel) {
         let stream = Self::kept(b, k);
         let bytes = k.parameter(b, Parameter::PortionBytes);
-        stream.arrived(b, bytes, false);
+        stream.arrived(b, bytes);
         let behind = b.add(stream.at, bytes);
         let end = b.scalar(END.into());
         let straddles = b.binary("ltu", end, behind);

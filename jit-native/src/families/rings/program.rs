@@ -14,10 +14,11 @@ use aie_isa::Isa;
 pub(super) fn program(isa: &'static Isa, all: &'static [Weights], loops: LoopForm) -> Result<CoreProgram, CoreError> {
     let mut b = CoreBuilder::new(isa);
     b.set_data_area(TYPES.0, TYPES.1);
-    let types = b.constant(&Weights::table(all), 16);
+    let types = b.constant(&Weights::table(all), Weights::ENTRY);
     let k = Kernel::new(&mut b, all, types);
     b.forever(|b| {
         b.acquire(Locks::X.full, -1);
+        k.know(b);
         activations::receive(b, k);
         Stream::begin(b, k);
         let phase = k.parameter(b, Parameter::Phases);

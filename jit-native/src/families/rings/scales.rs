@@ -12,7 +12,6 @@ use crate::codegen::{Address, Class, CoreBuilder};
 use crate::numerics::{Aie2, Lanes, Unit, Vectors};
 
 const MAGNITUDE: u32 = 0x7FFF_7FFF;
-const SIGN: u32 = 0x8000_8000;
 const EXPONENT: u32 = 0x7C00_7C00;
 /// Exponents 112 and 113 in an f32; the latter is also the number 2^-14.
 const NORMAL: u32 = 112 << 23;
@@ -42,7 +41,7 @@ pub(super) fn portion(b: &mut CoreBuilder, k: Kernel) {
         k.pointer(b, k.ordered, at)
     });
     let group = k.modifier(b, bytes);
-    let [magnitude, sign, exponent] = [MAGNITUDE, SIGN, EXPONENT].map(|word| constant(b, word));
+    let [magnitude, exponent] = [MAGNITUDE, EXPONENT].map(|word| constant(b, word));
     let [normal, subnormal, zero] = [NORMAL, SUBNORMAL, 0].map(|word| constant(b, word));
     let shift = b.reg(Class::Shift);
     b.constant_into(shift, SHIFT);
@@ -54,24 +53,27 @@ pub(super) fn portion(b: &mut CoreBuilder, k: Kernel) {
     b.repeat(groups, |b| {
         let (scales, last, ends) = (b.reg(Class::X), b.reg(Class::X), b.reg(Class::X));
         for (half, at) in [scales.lo(), scales.hi()].into_iter().zip(words) {
-            b.load(half, at, Address::ThenBy(group));
+            b.load_as("vlda", half, at, Address::ThenBy(group));
         }
         for (half, at) in [last.lo(), last.hi()].into_iter().zip(middle) {
-            b.load(half, at, Address::At(0));
+            b.load_as("vlda", half, at, Address::At(0));
         }
         b.select_lanes(16, ends, last, scales, lanes);
         b.select_lanes(16, scales, scales, last, lanes);
         for (half, at) in [ends.lo(), ends.hi()].into_iter().zip(middle) {
             b.store(half, at, Address::ThenBy(group));
         }
-        let (numbers, lacking) = (b.reg(Class::X), b.reg(Class::Scalar));
-        b.emit("vband", [numbers, scales, exponent]);
-        b.emit("veqz.16", [lacking, numbers]);
+        let [exponents, numbers, sign, later_sign] = [(); 4].map(|()| b.reg(Class::X));
+        let lacking = b.reg(Class::Scalar);
+        b.emit("vband", [exponents, scales, exponent]);
+        b.emit("veqz.16", [lacking, exponents]);
         let lacking_high = b.binary("lshl", lacking, -16);
         b.emit("vband", [numbers, scales, magnitude]);
         let wide = b.reg(Class::Acc1024);
         b.emit("vups.s32.s16", [wide, numbers, shift]);
-        b.emit("vband", [numbers, scales, sign]);
+        b.emit("vsub.16", [sign, scales, numbers]);
+        // A register has one value at a time: two let the next group begin earlier.
+        b.emit("vbor", [later_sign, sign, sign]);
         let (held, rest) = (b.reg(Class::X), b.reg(Class::X));
         for (part, lacking, held, rest) in
             [(wide.lo(), lacking, held.lo(), rest.lo()), (wide.hi(), lacking_high, held.hi(), rest.hi())]
@@ -92,7 +94,7 @@ pub(super) fn portion(b: &mut CoreBuilder, k: Kernel) {
         }
         for vector in [held, rest] {
             // What is left may have another sign than the number: adding the highest bit changes it.
-            b.emit("vadd.16", [vector, vector, numbers]);
+            b.emit("vadd.16", [vector, vector, later_sign]);
         }
         for mode in [even, odd] {
             let pair = shuffled(b, held, rest, mode);

@@ -68,22 +68,25 @@ struct Units {
 /// A pointer into what all phases have, which begins again behind the last one.
 struct Around {
     pointer: Reg,
-    /// Iterations until it begins again, and of all phases.
-    left: Reg,
-    all: Reg,
-    /// From the end back to the beginning, and from elsewhere.
-    back: Reg,
-    none: Reg,
+    /// Counts the iterations, and moves the pointer back after the last one of the last phase.
+    by: Reg,
 }
 
 impl Around {
     fn next(&self, b: &mut CoreBuilder) {
-        b.binary_into(self.left, "sub", self.left, 1);
-        let by = b.select(self.left, self.none, self.back);
-        b.advance(self.pointer, by);
-        let again = b.select(self.left, self.left, self.all);
-        b.mov(self.left, again);
+        b.emit("paddb.2d", [self.pointer, self.by]);
     }
+}
+
+/// What moves a pointer by `last` bytes every `times` times, of which there were `gone` already, and not at all otherwise.
+fn every(b: &mut CoreBuilder, [times, gone, last]: [Reg; 3]) -> Reg {
+    let by = b.reg(Class::Dimensions2);
+    let size = b.add(times, -1);
+    for (part, value) in [(by.size(), size), (by.counter(), gone), (by.modifier(), last)] {
+        b.mov(part, value);
+    }
+    b.constant_into(by.jump(), 0);
+    by
 }
 
 impl Units {
@@ -111,13 +114,13 @@ impl Units {
         let phases = self.k.parameter(b, Parameter::Phases);
         let gone = b.binary("sub", phases, phase);
         let (bytes, iterations) = (b.scalar(bytes), b.scalar(iterations as i64));
-        let (gone, length) = (b.binary("mul", gone, bytes), b.binary("mul", phases, bytes));
-        let at = b.binary("add", place, gone);
+        let (before, length) = (b.binary("mul", gone, bytes), b.binary("mul", phases, bytes));
+        let at = b.binary("add", place, before);
         let pointer = self.k.pointer(b, region, at);
-        let (left, all) = (b.binary("mul", phase, iterations), b.binary("mul", phases, iterations));
+        let (times, gone) = (b.binary("mul", phases, iterations), b.binary("mul", gone, iterations));
         let none = b.scalar(0);
         let back = b.binary("sub", none, length);
-        Around { pointer, left, all, back, none }
+        Around { pointer, by: every(b, [times, gone, back]) }
     }
 
     /// Numbers of quants times tiles: the sums of all parts, each without its offset and scale.
@@ -162,18 +165,19 @@ impl Units {
         }
         // Behind the last run of a group there are the units of the other parity, and the next one's header.
         let groups = k.parameter(b, Parameter::Groups);
-        let (left, times) = (b.scalar(runs as i64), b.scalar(runs as i64));
+        let (times, none) = (b.scalar(runs as i64), b.scalar(0));
         let count = b.binary("mul", groups, times);
-        let over = b.scalar(of.group_bytes() / 2 + header);
+        let over = of.group_bytes() / 2 + header;
+        let over = if runs == 1 { Err(over) } else { Ok(b.scalar(over)) };
+        let over = over.map(|over| words.map(|_| every(b, [times, none, over])));
         b.name_loop(&name);
         b.repeat(Count::from(count).at_least(2), |b| {
             run(b);
             around.next(b);
-            b.binary_into(left, "sub", left, 1);
-            let by = b.select(left, around.none, over);
-            words.iter().for_each(|words| b.advance(*words, by));
-            let again = b.select(left, left, times);
-            b.mov(left, again);
+            match over {
+                Ok(over) => words.into_iter().zip(over).for_each(|(words, by)| b.emit("paddb.2d", [words, by])),
+                Err(over) => words.iter().for_each(|words| b.advance(*words, over)),
+            }
         });
     }
 
