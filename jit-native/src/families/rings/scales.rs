@@ -47,7 +47,7 @@ pub(super) fn portion(b: &mut CoreBuilder, k: Kernel) {
     b.constant_into(shift, SHIFT);
     let [even, odd] = [mode::EVEN_16, mode::ODD_16].map(|mode| b.scalar(mode));
     let lanes = k.of_type(b, OfType::Exchanged);
-    let addition = b.scalar(CoreBuilder::MATRIX_BF16.into());
+    let (addition, integers) = (b.scalar(CoreBuilder::MATRIX_BF16.into()), b.scalar(0));
     let groups = k.count(b, Parameter::Groups);
     b.name_loop("scales");
     b.repeat(groups, |b| {
@@ -63,38 +63,37 @@ pub(super) fn portion(b: &mut CoreBuilder, k: Kernel) {
         for (half, at) in [ends.lo(), ends.hi()].into_iter().zip(middle) {
             b.store(half, at, Address::ThenBy(group));
         }
-        let [exponents, numbers, sign, later_sign] = [(); 4].map(|()| b.reg(Class::X));
+        let [exponents, numbers, sign] = [(); 3].map(|()| b.reg(Class::X));
         let lacking = b.reg(Class::Scalar);
         b.emit("vband", [exponents, scales, exponent]);
         b.emit("veqz.16", [lacking, exponents]);
         let lacking_high = b.binary("lshl", lacking, -16);
         b.emit("vband", [numbers, scales, magnitude]);
-        let wide = b.reg(Class::Acc1024);
-        b.emit("vups.s32.s16", [wide, numbers, shift]);
         b.emit("vsub.16", [sign, scales, numbers]);
-        // A register has one value at a time: two let the next group begin earlier.
-        b.emit("vbor", [later_sign, sign, sign]);
+        let (wide, more, less) = (b.reg(Class::Acc1024), b.reg(Class::Acc1024), b.reg(Class::Acc1024));
+        b.emit("vups.s32.s16", [wide, numbers, shift]);
+        for (lacking, more, less) in [(lacking, more.lo(), less.lo()), (lacking_high, more.hi(), less.hi())] {
+            for (into, otherwise) in [(more, normal), (less, zero)] {
+                let words = b.reg(Class::X);
+                b.select_lanes(32, words, otherwise, subnormal, lacking);
+                b.mov(into, words);
+            }
+        }
+        b.emit("vadd", [wide, wide, more, integers]);
         let (held, rest) = (b.reg(Class::X), b.reg(Class::X));
-        for (part, lacking, held, rest) in
-            [(wide.lo(), lacking, held.lo(), rest.lo()), (wide.hi(), lacking_high, held.hi(), rest.hi())]
+        for (number, less, held, rest) in
+            [(wide.lo(), less.lo(), held.lo(), rest.lo()), (wide.hi(), less.hi(), held.hi(), rest.hi())]
         {
-            let (words, more) = (b.reg(Class::X), b.reg(Class::X));
-            b.mov(words, part);
-            b.select_lanes(32, more, normal, subnormal, lacking);
-            b.emit("vadd.32", [words, words, more]);
-            b.select_lanes(32, more, zero, subnormal, lacking);
-            let (number, less) = (b.reg(Class::Acc512), b.reg(Class::Acc512));
-            b.mov(number, words);
-            b.mov(less, more);
+            let near = b.reg(Class::Acc512);
             b.sub_f(number, number, less, addition);
             b.to_bf16(held, number);
-            b.to_fp32(less, held);
-            b.sub_f(number, number, less, addition);
+            b.to_fp32(near, held);
+            b.sub_f(number, number, near, addition);
             b.to_bf16(rest, number);
         }
         for vector in [held, rest] {
             // What is left may have another sign than the number: adding the highest bit changes it.
-            b.emit("vadd.16", [vector, vector, later_sign]);
+            b.emit("vadd.16", [vector, vector, sign]);
         }
         for mode in [even, odd] {
             let pair = shuffled(b, held, rest, mode);
