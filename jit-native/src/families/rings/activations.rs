@@ -19,7 +19,7 @@ use super::memory::{LINEAR, OFFSETS, OPERAND, OPERAND_BLOCK, TILES};
 use super::weights::{Order, Weights};
 use crate::array::OWN_MEMORY;
 use crate::codegen::{Address, Class, CoreBuilder, Count, Reg};
-use crate::numerics::{Aie2, Lanes, Unit};
+use crate::numerics::{Aie2, Lanes, Unit, Vectors};
 
 /// Bytes of 8 `k` for four units.
 const STEP_BYTES: i64 = 64;
@@ -195,22 +195,19 @@ fn offsets(b: &mut CoreBuilder, k: Kernel, end: Reg) {
     let (unit, matrix) = (Aie2::new(b), b.scalar(CoreBuilder::MATRIX_BF16.into()));
     let diagonal = Diagonal::new(b);
     b.repeat_while(|b| {
-        let sums = factors.map(|_| [(); 4].map(|()| b.reg(Class::Acc512)));
-        for step in 0..STEPS {
+        let sums = factors.map(|_| [(); 4].map(|()| unit.one(b).zeros()));
+        b.repeat(STEPS as u32, |b| {
             for tile in 0..4 {
                 let columns = b.reg(Class::X);
                 b.load(columns, at, Address::Then(STEP_BYTES));
                 for (factor, sums) in factors.into_iter().zip(sums) {
-                    match step {
-                        0 => b.mul_f(sums[tile], factor, columns, matrix),
-                        _ => b.mac_f(sums[tile], sums[tile], factor, columns, matrix),
-                    }
+                    b.mac_f(sums[tile], sums[tile], factor, columns, matrix);
                 }
                 if tile % 2 == 1 {
                     b.advance(at, skip);
                 }
             }
-        }
+        });
         let by = k.modifier(b, back);
         b.advance(at, by);
         let next = b.binary("add", back, both);

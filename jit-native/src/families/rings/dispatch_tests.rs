@@ -3,6 +3,7 @@
 
 use super::super::build;
 use super::super::cases::cases;
+use super::super::estimate;
 use super::super::machine::machine;
 use super::super::memory::CORE;
 use super::super::plan::plan;
@@ -12,7 +13,7 @@ use super::*;
 use crate::array::testing::{Device, adder, aie2, words_of};
 use crate::array::{CoreCode, ElementsColumn, Flow, Tile};
 use crate::codegen::LoopForm;
-use crate::families::testing::{Random, error};
+use crate::families::testing::{Random, error, node};
 use aie_emulator::Rules;
 use aie_emulator::design::{Design, Source};
 use aie_hal::Arch;
@@ -20,6 +21,7 @@ use aie_hal::format::instructions::{Instruction, InstructionStream};
 use aie_isa::Isa;
 use aie_ops::fit::{self, Fit};
 use aie_ops::table;
+use aie_ops::{DataType, OpParams, Tensor};
 use rstest::rstest;
 
 const COLUMNS: u8 = 4;
@@ -244,6 +246,47 @@ fn a_product_takes_few_operations(#[case] columns: usize, #[case] columns_per_sy
     let problem = Problem::sized(Weights::Q4_0, 2048, 2048, columns).unwrap();
     let rings = machine(&arch, problem.weights.program()).unwrap().rings.clone();
     assert_eq!(operations(&stream_of(&rings, &problem)), expected);
+}
+
+/// What the number of columns is chosen by is within a tenth of what the emulator counts, for one column of the operand.
+#[rstest]
+#[case(Weights::Q4_1, 192, 576)]
+#[case(Weights::Q4_1, 576, 576)]
+#[case(Weights::Q4_1, 576, 1536)]
+#[case(Weights::Q4_0, 512, 1024)]
+#[case(Weights::Q8_0, 192, 576)]
+#[case(Weights::Q8_0, 512, 1024)]
+#[case(Weights::Q4K, 256, 2048)]
+fn times_are_estimated(
+    #[case] weights: Weights,
+    #[case] rows: usize,
+    #[case] depth: usize,
+    #[values(1, 2, 4)] width: usize,
+) {
+    let problem = problem((weights, depth, rows, 1));
+    let Ok(columns) = plan(&problem, width) else { return };
+    let rings = rings(weights);
+    let found =
+        run_stream(&mut Device::of(rings.configured()), &stream(&rings, &problem, &columns).unwrap(), &problem, 1);
+    let estimated = estimate::cycles(&problem, &columns);
+    println!(
+        "ESTIMATE {weights:?} {rows} x {depth} on {width}: {estimated} for {found}, {:.3}",
+        estimated as f64 / found as f64
+    );
+    assert!(10 * estimated.abs_diff(found) <= found, "{estimated} for {found} cycles");
+}
+
+/// Where operations cost something, few rows are for few columns of the array.
+#[rstest]
+#[case(128, 2)]
+#[case(576, 4)]
+fn small_products_take_few_columns(#[case] rows: usize, #[case] expected: usize) {
+    let arch = aie_hal::ArchRegistry::builtin().get("aie2").unwrap();
+    let sources = [(DataType::Q4_1, [576, rows, 1, 1]), (DataType::F32, [576, 1, 1, 1])];
+    let sources = sources.map(|(dtype, ne)| Tensor::contiguous(dtype, ne));
+    let output = Tensor::contiguous(DataType::F32, [rows, 1, 1, 1]);
+    let kernel = build(&node("MUL_MAT", OpParams::default(), output, &sources), &arch).unwrap();
+    assert_eq!(operations(kernel.instructions()), 14 * expected);
 }
 
 /// Nothing but parameters and the shims is written.

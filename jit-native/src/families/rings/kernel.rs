@@ -165,6 +165,16 @@ impl Kernel {
     }
 }
 
+/// What moves a pointer by `step` bytes, but by `last` bytes every `times` times, of which there were `gone` already.
+pub(super) fn turns(b: &mut CoreBuilder, [times, gone]: [Reg; 2], [step, last]: [Reg; 2]) -> Reg {
+    let by = b.reg(Class::Dimensions2);
+    let size = b.add(times, -1);
+    for (part, value) in [(by.size(), size), (by.counter(), gone), (by.jump(), step), (by.modifier(), last)] {
+        b.mov(part, value);
+    }
+    by
+}
+
 /// A vector with a word in all lanes.
 pub(super) fn constant(b: &mut CoreBuilder, word: u32) -> Reg {
     let (scalar, vector) = (b.scalar(word.into()), b.reg(Class::X));

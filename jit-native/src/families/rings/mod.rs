@@ -4,7 +4,8 @@
 //!
 //! The array is [`Rings`](crate::array::Rings): weights stream through a mem tile to the two cores of a column, in blocks that know nothing of
 //! rows; columns go to both; results come back 16 rows at a time. All channels but the shims' are started by the configuration, so that a
-//! product takes 56 operations of the instruction stream: for each of four columns two blocks of parameters, three tasks and a wait. What is cut how is in `plan`, what is taken in `problem`.
+//! product takes 14 operations of the instruction stream for each column: two blocks of parameters, three tasks and a wait. What is cut how is
+//! in `plan`, what is taken in `problem`, and `estimate` tells how many columns are worth their operations.
 //!
 //! The family is asked where it is chosen ([`NativeCompiler::with_products`](crate::NativeCompiler::with_products)), before that of all
 //! products.
@@ -13,6 +14,7 @@ mod activations;
 mod cases;
 mod diagonal;
 mod dispatch;
+mod estimate;
 mod kernel;
 mod machine;
 mod memory;
@@ -29,11 +31,12 @@ pub mod vectors;
 mod weights;
 
 use crate::codegen::LoopReport;
+use crate::kit::cost::{self, Planned};
 use crate::kit::{Family, NativeError, isa_for};
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::Node;
 use machine::{INSTRUCTION_SETS, NAME, machine};
-use plan::plan;
+use plan::{plan, traffic};
 use problem::Problem;
 use weights::Weights;
 
@@ -61,10 +64,14 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
     isa_for(NAME, INSTRUCTION_SETS, arch)?;
     let unsupported = |reason: String| NativeError::unsupported(NAME, node, reason);
     let problem = Problem::of(node).map_err(unsupported)?;
-    let columns = plan(&problem, arch.array.columns).map_err(unsupported)?;
     let machine = machine(arch, problem.weights.program())?;
-    let stream =
-        dispatch::stream(&machine.rings, &problem, &columns).map_err(|error| unsupported(error.to_string()))?;
+    // A column of the array costs operations, which take longer than what it saves where there are few rows.
+    let stream = cost::cheapest(cost::powers(arch.array.columns), &arch.cost, |width| {
+        let columns = plan(&problem, width)?;
+        let stream = dispatch::stream(&machine.rings, &problem, &columns).map_err(|error| error.to_string())?;
+        Ok(Planned { stream, cycles: estimate::cycles(&problem, &columns), traffic: traffic(&columns) })
+    });
+    let stream = stream.map_err(unsupported)?;
     let name = format!("native-{NAME}-{OPERATION}-{}", problem.weights.dtype());
     Ok(machine.rings.configured().artifact(name, stream)?)
 }

@@ -4,7 +4,7 @@
 //! highest bit of a row's number behind all others; three times of it leave two matrices of `n` rows, of the even and of the odd units,
 //! with eight words each, four times one of sixteen. That works for any number of words, and all that it loads are halves of vectors.
 
-use super::kernel::{Kernel, constant, mode, shuffled};
+use super::kernel::{Kernel, constant, mode, shuffled, turns};
 use super::memory::{PORTION, SPARE};
 use super::parameters::Parameter;
 use super::weights::Weights;
@@ -18,40 +18,52 @@ const MOST_WORDS: usize = 9;
 pub(super) fn portion(b: &mut CoreBuilder, k: Kernel, of: Weights, source: Reg) {
     let (from, to) = (b.add(source, 0), k.address(b, PORTION));
     let both = b.scalar(i64::from(2 * OWN_MEMORY + PORTION.0 + SPARE.0));
-    let count = k.count(b, Parameter::Groups);
+    let groups = k.parameter(b, Parameter::Groups);
     b.repeat(3, |b| {
         if of.unit_words() > MOST_WORDS {
-            let (words, bytes) = (b.scalar(of.unit_words() as i64), b.scalar(of.group_bytes()));
-            let (group, target) = (b.add(from, 0), b.add(to, 0));
-            b.repeat(count, |b| {
-                interleave(b, k, [k.words, k.ordered], [group, target], words);
-                b.emit("add", [group, group, bytes]);
-                b.emit("add", [target, target, bytes]);
-            });
+            long(b, k, of, [from, to], groups);
         } else {
-            groups(b, k, of, [from, to], count);
+            short(b, k, of, [from, to], Count::from(groups).at_least(1));
         }
         b.mov(from, to);
         b.emit("sub", [to, both, to]);
     });
 }
 
-/// Interleaves the halves of each group.
-fn groups(b: &mut CoreBuilder, k: Kernel, of: Weights, [from, to]: [Reg; 2], count: Count) {
+/// Interleaves the halves of each group, a group at once.
+fn short(b: &mut CoreBuilder, k: Kernel, of: Weights, [from, to]: [Reg; 2], groups: Count) {
     let half = of.group_bytes() / 2;
     let second = b.add(from, half);
     let pointers = [from, second].map(|at| k.pointer(b, k.words, at));
     let to = k.pointer(b, k.ordered, to);
     let turns = [(); 2].map(|()| Turns::new(b));
     b.name_loop(&format!("words of {} in turn", of.dtype()));
-    b.repeat(count, |b| {
+    b.repeat(groups, |b| {
         let words = of.unit_words();
         for (word, turns) in (1..=words).zip(turns.iter().cycle()) {
             // Behind the last one there is the other half.
             let behind = if word == words { half } else { 0 };
-            let mixed = turns.next(b, pointers, 32 + behind);
+            let mixed = turns.next(b, pointers, [Address::Then(32 + behind); 2]);
             b.store(mixed, to, Address::Then(64));
         }
+    });
+}
+
+/// Interleaves the halves of each group, a vector at once.
+fn long(b: &mut CoreBuilder, k: Kernel, of: Weights, [from, to]: [Reg; 2], groups: Reg) {
+    let half = of.group_bytes() / 2;
+    let second = b.add(from, half);
+    let pointers = [from, second].map(|at| k.pointer(b, k.words, at));
+    let to = k.pointer(b, k.ordered, to);
+    let (words, none) = (b.scalar(of.unit_words() as i64), b.scalar(0));
+    let [step, last] = [32, 32 + half].map(|bytes| b.scalar(bytes));
+    let by = pointers.map(|_| turns(b, [words, none], [step, last]));
+    let turns = Turns::new(b);
+    let count = b.binary("mul", groups, words);
+    b.name_loop(&format!("words of {} in turn", of.dtype()));
+    b.repeat(Count::from(count).at_least(of.unit_words() as u32), |b| {
+        let mixed = turns.next(b, pointers, by.map(Address::Then2D));
+        b.store(mixed, to, Address::Then(64));
     });
 }
 
@@ -70,7 +82,7 @@ pub(super) fn interleave(
     let turns = Turns::new(b);
     b.name_loop("words in turn");
     b.repeat(Count::from(words).at_least(4), |b| {
-        let mixed = turns.next(b, pointers, 32);
+        let mixed = turns.next(b, pointers, [Address::Then(32); 2]);
         b.store(mixed, to, Address::Then(64));
     });
 }
@@ -87,11 +99,11 @@ impl Turns {
         Self { vectors: [(); 2].map(|()| constant(b, 0)), mode: b.scalar(mode::MIX_32[0]) }
     }
 
-    /// The next eight words from each of two pointers, which then move by so many bytes. Both are in one bank, and there are as many stores
+    /// The next eight words from each of two pointers, which then move as the addresses say. Both are in one bank, and there are as many stores
     /// as loads: two loads at once would take longer than one after the other.
-    pub fn next(&self, b: &mut CoreBuilder, pointers: [Reg; 2], bytes: i64) -> Reg {
-        for (vector, pointer) in self.vectors.iter().zip(pointers) {
-            b.load_as("vlda", vector.lo(), pointer, Address::Then(bytes));
+    pub fn next(&self, b: &mut CoreBuilder, pointers: [Reg; 2], addresses: [Address; 2]) -> Reg {
+        for ((vector, pointer), address) in self.vectors.iter().zip(pointers).zip(addresses) {
+            b.load_as("vlda", vector.lo(), pointer, address);
         }
         shuffled(b, self.vectors[0], self.vectors[1], self.mode)
     }

@@ -12,6 +12,7 @@
 
 use super::memory::{BLOCK, DEPTH, SKIP};
 use super::problem::{BATCH_ROWS, Problem};
+use aie_hal::format::extent::Traffic;
 
 /// Cores of a column.
 const CORES: usize = 2;
@@ -55,6 +56,12 @@ pub(super) fn plan(problem: &Problem, columns: usize) -> Result<Vec<Column>, Str
         planned
     });
     columns.collect()
+}
+
+/// The weights that are read, which are next to each other block by block.
+pub(super) fn traffic(columns: &[Column]) -> Traffic {
+    let blocks: usize = columns.iter().map(|column| CORES * column.blocks * column.jobs.len()).sum();
+    Traffic { bytes: (blocks * BLOCK as usize) as u64, pieces: 0 }
 }
 
 impl Column {

@@ -29,7 +29,7 @@ pub(super) fn rows(b: &mut CoreBuilder, k: Kernel) {
         let sum = unit.one(b).zeros();
         b.name_loop("sums of rows");
         b.repeat(Count::from(units).at_least(4), |b| {
-            let words = turns.next(b, [first, second], 32);
+            let words = turns.next(b, [first, second], [Address::Then(32); 2]);
             let mut l = unit.one(b);
             let x = l.float(words);
             l.add_into(sum, x);

@@ -6,7 +6,7 @@
 //! two bf16 nearest to the sum, and the two that a scale of f16 is.
 
 use super::diagonal::Diagonal;
-use super::kernel::{Kernel, OfType, Parameter, constant, mode, shuffled};
+use super::kernel::{Kernel, OfType, Parameter, constant, mode, shuffled, turns};
 use super::memory::{FACTORS, OFFSET_BYTES, OFFSETS, PORTION, SUMS, TILES};
 use super::scales;
 use super::weights::Weights;
@@ -78,17 +78,6 @@ impl Around {
     }
 }
 
-/// What moves a pointer by `last` bytes every `times` times, of which there were `gone` already, and not at all otherwise.
-fn every(b: &mut CoreBuilder, [times, gone, last]: [Reg; 3]) -> Reg {
-    let by = b.reg(Class::Dimensions2);
-    let size = b.add(times, -1);
-    for (part, value) in [(by.size(), size), (by.counter(), gone), (by.modifier(), last)] {
-        b.mov(part, value);
-    }
-    b.constant_into(by.jump(), 0);
-    by
-}
-
 impl Units {
     /// Tiles and offsets of a phase, as multiples of the bytes of a unit.
     const TILES: i64 = 16;
@@ -120,7 +109,7 @@ impl Units {
         let (times, gone) = (b.binary("mul", phases, iterations), b.binary("mul", gone, iterations));
         let none = b.scalar(0);
         let back = b.binary("sub", none, length);
-        Around { pointer, by: every(b, [times, gone, back]) }
+        Around { pointer, by: turns(b, [times, gone], [none, back]) }
     }
 
     /// Numbers of quants times tiles: the sums of all parts, each without its offset and scale.
@@ -169,7 +158,7 @@ impl Units {
         let count = b.binary("mul", groups, times);
         let over = of.group_bytes() / 2 + header;
         let over = if runs == 1 { Err(over) } else { Ok(b.scalar(over)) };
-        let over = over.map(|over| words.map(|_| every(b, [times, none, over])));
+        let over = over.map(|over| words.map(|_| turns(b, [times, none], [none, over])));
         b.name_loop(&name);
         b.repeat(Count::from(count).at_least(2), |b| {
             run(b);
@@ -184,7 +173,11 @@ impl Units {
     /// Sums of parts times their scales, as sums of units.
     fn combined(self, b: &mut CoreBuilder, phase: Reg, offsets: Reg, parts: Reg) {
         let Self { k, of } = self;
-        let offsets = self.around(b, k.offsets, [phase, offsets], self.phase_offsets(), 1);
+        // Sums of the column's parts have a pointer of their own, as they are needed long after the offsets.
+        let sums = b.add(offsets, OFFSET_BYTES / 2);
+        let around = |b: &mut CoreBuilder, place| self.around(b, k.offsets, [phase, place], self.phase_offsets(), 1);
+        let sums = (of != Weights::Q4_0).then(|| around(b, sums));
+        let offsets = around(b, offsets);
         let from = b.pointer_at(k.sums, OWN_MEMORY + SUMS.0);
         let factors = b.pointer_at(k.factors, OWN_MEMORY + FACTORS.0);
         let to = k.pointer(b, k.parts, parts);
@@ -193,7 +186,8 @@ impl Units {
         let unit = Aie2::new(b);
         b.name_loop(&format!("units of {}", of.dtype()));
         b.repeat(groups, |b| {
-            let load = Combined { unit, from, factors, offsets: offsets.pointer };
+            let sum_pointer = sums.as_ref().map(|sums| sums.pointer);
+            let load = Combined { unit, from, factors, offsets: offsets.pointer, sums: sum_pointer };
             let sum = match of {
                 Weights::Q4_1 => {
                     let (part, sum) = load.part(b);
@@ -217,6 +211,9 @@ impl Units {
             let ordered = shuffled(b, words, turned, mode);
             b.store(ordered, to, Address::Then(64));
             offsets.next(b);
+            if let Some(sums) = &sums {
+                sums.next(b);
+            }
         });
     }
 }
@@ -352,29 +349,37 @@ struct Combined {
     from: Reg,
     factors: Reg,
     offsets: Reg,
+    /// Unless they are not needed.
+    sums: Option<Reg>,
 }
 
 impl Combined {
-    fn vector(b: &mut CoreBuilder, at: Reg) -> Reg {
+    fn vector(b: &mut CoreBuilder, at: Reg, bytes: i64) -> Reg {
         let vector = b.reg(Class::X);
-        b.load(vector, at, Address::Then(64));
+        b.load(vector, at, Address::Then(bytes));
         vector
     }
 
-    /// The next part without its offset, as two bf16, and the sum of the column's part.
+    /// The next part without its offset, as two bf16, and the sum of the column's part, if it is needed.
     fn part(self, b: &mut CoreBuilder) -> (Reg, Reg) {
         let (part, offset) = (b.reg(Class::Acc512), b.reg(Class::Acc512));
         b.load(part, self.from, Address::Then(64));
-        b.load(offset, self.offsets, Address::Then(64));
-        let sum = Self::vector(b, self.offsets);
-        let mut l = self.unit.one(b);
-        let part = l.sub(part, offset);
-        (l.two_terms(part), sum)
+        b.load(offset, self.offsets, Address::Then(OFFSET_BYTES));
+        let sum = self.sums.map(|sums| Self::vector(b, sums, OFFSET_BYTES));
+        let part = self.unit.one(b).sub(part, offset);
+        // Both terms are in one register as late as possible, so that those of the next part may be begun.
+        let (held, near, terms) = (b.reg(Class::W), b.reg(Class::Acc512), b.reg(Class::X));
+        b.to_bf16(held, part);
+        b.to_fp32(near, held);
+        let rest = self.unit.one(b).sub(part, near);
+        b.to_bf16(terms.hi(), rest);
+        b.mov(terms.lo(), held);
+        (terms, sum.unwrap_or(terms))
     }
 
     /// The next factor times what is two bf16, added to a sum.
     fn times(self, b: &mut CoreBuilder, sum: Option<Reg>, terms: Reg) -> Reg {
-        let factor = Self::vector(b, self.factors);
+        let factor = Self::vector(b, self.factors, 64);
         self.product(b, sum, terms, factor)
     }
 
@@ -395,7 +400,7 @@ impl Combined {
         b.repeat(of.parts() as u32, |b| {
             let (part, sum) = self.part(b);
             for (total, terms) in [(scaled, part), (lessened, sum)] {
-                let factor = Self::vector(b, self.factors);
+                let factor = Self::vector(b, self.factors, 64);
                 let next = self.unit.one(b).multiply_add(total, terms, factor);
                 b.mov(total, next);
             }

@@ -1,0 +1,72 @@
+//! How long a product takes, about: what decides how many columns of the array it takes.
+//!
+//! A core computes while weights arrive, two bytes a cycle for each of a column's two cores. So a column takes as long as its cores, or
+//! as its weights and what is left to do with the last ones. Beside the emulator it is within a tenth for the shapes of the tests.
+
+use super::memory::BLOCK;
+use super::plan::Column;
+use super::problem::Problem;
+use super::weights::Weights;
+
+/// Cycles before the first word arrives, and from the last result to its token.
+const ARRIVAL: usize = 790;
+const RETURN: usize = 550;
+/// Cycles around the loops over a portion, for each column of the operand, and over the rows of a batch.
+const AROUND_PORTION: usize = 400;
+const AROUND_COLUMN: usize = 380;
+const AROUND_ROWS: usize = 250;
+/// Bytes of weights that each of a column's two cores gets in a cycle.
+const BYTES_PER_CYCLE: usize = 2;
+/// Cycles for the sums of a unit of sixteen rows.
+const ROW_UNIT: usize = 13;
+
+/// Cycles of a group: to put its words in order and decode its scales, and to multiply it with a column.
+fn group(weights: Weights) -> (usize, usize) {
+    match weights {
+        Weights::Q4_1 => (60, 42),
+        Weights::Q4_0 => (84, 77),
+        Weights::Q8_0 => (150, 300),
+        Weights::Q4K => (430, 440),
+    }
+}
+
+/// Cycles of a dispatch whose columns do what is planned for them.
+pub(super) fn cycles(problem: &Problem, columns: &[Column]) -> u64 {
+    columns.iter().map(|planned| column(problem, planned)).max().unwrap_or(0) as u64
+}
+
+fn column(problem: &Problem, planned: &Column) -> usize {
+    let Problem { weights, depth, columns, .. } = *problem;
+    let (groups, units) = (problem.groups(), problem.units());
+    let (decoded, multiplied) = group(weights);
+    let portion = AROUND_PORTION + columns * AROUND_COLUMN + groups * (decoded + columns * multiplied);
+    let rows = columns * (AROUND_ROWS + ROW_UNIT * units);
+    let work = planned.batches * (units / groups * portion + rows);
+    // A column of the operand arrives in blocks of 32, and is arranged for each phase and part.
+    let arranged =
+        columns * (40 * depth / 32 + 8 * problem.repeated() + 500 + problem.phases() * weights.parts() * 130);
+    let after = |bytes: usize| ARRIVAL + bytes / BYTES_PER_CYCLE;
+    let portion_bytes = groups * weights.group_bytes() as usize;
+    let all_bytes = planned.batches * units / groups * portion_bytes;
+    let begun = (ARRIVAL + arranged).max(after(planned.skip + portion_bytes));
+    let needed = after(planned.skip + all_bytes) + portion + rows;
+    let read = after(planned.blocks * BLOCK as usize) + rows;
+    planned.jobs.len() * (begun + work).max(needed).max(read) + RETURN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::plan;
+    use super::*;
+    use rstest::rstest;
+
+    /// More columns of the array take less time, more columns of the operand more.
+    #[rstest]
+    fn work_is_shared(#[values(Weights::Q4_1, Weights::Q4_0, Weights::Q8_0, Weights::Q4K)] weights: Weights) {
+        let cycles = |width: usize, columns: usize| {
+            let problem = Problem::sized(weights, 1024, 2048, columns).unwrap();
+            cycles(&problem, &plan(&problem, width).unwrap())
+        };
+        assert!(cycles(4, 1) < cycles(2, 1) && cycles(2, 1) < cycles(1, 1) && cycles(1, 1) < cycles(1, 2));
+    }
+}
