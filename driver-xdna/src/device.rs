@@ -6,7 +6,7 @@ use crate::agent::{AgentError, Caches, Chain};
 use crate::contexts::AgentContexts;
 use crate::discovery::SCHEME;
 use crate::memory::{self, XdnaMemory};
-use crate::npu::OpenNpu;
+use crate::npu::{OpenNpu, write_heap};
 use crate::pool::Block;
 use aie_hal::DeviceUri;
 use aie_hal::artifact::KernelArtifact;
@@ -113,6 +113,10 @@ impl DeviceBackend for XdnaDevice {
 
     fn upload(&self, bytes: &[u8], content: HeapContent) -> Result<Arc<Block>, DeviceError> {
         self.npu.upload(bytes, content).map(Arc::new)
+    }
+
+    fn rewrite(&self, stream: &Arc<Block>, offset: usize, bytes: &[u8]) {
+        write_heap(stream, offset, bytes);
     }
 
     fn prepare(&self, _: &KernelArtifact) {}

@@ -60,11 +60,7 @@ impl OpenNpu {
             HeapContent::Pdi => self.pool.allocate(&params),
             HeapContent::Instructions => self.pool.instructions(bytes.len()),
         })?;
-        if let Some(span) = block.region.writable(0, bytes.len()) {
-            span.write(bytes);
-            // The runtime writes back arguments, and not what it does not know.
-            span.write_back();
-        }
+        write_heap(&block, 0, bytes);
         Ok(block)
     }
 
@@ -119,6 +115,15 @@ impl OpenNpu {
 pub(crate) static OPEN: Mutex<Vec<Weak<OpenNpu>>> = Mutex::new(Vec::new());
 /// The process that opened the first.
 static OWNER: OnceLock<OwningProcess> = OnceLock::new();
+
+/// Writes bytes of the device heap, as far as they lie inside the block.
+pub(crate) fn write_heap(block: &Block, offset: usize, bytes: &[u8]) {
+    if let Some(span) = block.region.writable(offset, bytes.len()) {
+        span.write(bytes);
+        // The runtime writes back arguments, and not what it does not know.
+        span.write_back();
+    }
+}
 
 fn close_at_exit(npu: &Arc<OpenNpu>) {
     OWNER.get_or_init(|| {

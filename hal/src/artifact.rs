@@ -7,13 +7,14 @@
 use crate::arch::Arch;
 use crate::format::FormatError;
 use crate::format::extent::{ArgumentExtent, ExtentError, argument_extents};
-use crate::format::instructions::InstructionStream;
+use crate::format::instructions::{AheadChannel, InstructionStream, can_replace};
 use crate::format::pdi::{self, Pdi};
 use crate::format::reference;
 use crate::stream_maker::StreamMaker;
 use sha2::{Digest as _, Sha256};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::{fmt, fs, io};
 
 /// Why two files do not make an artifact.
@@ -117,8 +118,10 @@ pub struct KernelArtifact {
     charged_operations: u64,
     has_completion_token: bool,
     digest: Digest,
-    identity: Digest,
+    /// Found when it is first asked for: streams that are made for one dispatch are never compared.
+    identity: OnceLock<Digest>,
     maker: Option<Arc<dyn StreamMaker>>,
+    ahead: Arc<[AheadChannel]>,
 }
 
 impl KernelArtifact {
@@ -154,8 +157,6 @@ impl KernelArtifact {
         let charged_operations = stream.charged_operations();
         let has_completion_token = stream.has_completion_token();
         let digest = Digest::of(&pdi::canonical(&pdi));
-        let identity = identity_of(&digest, &instructions);
-        let maker = None;
         Ok(Self {
             name,
             arch,
@@ -166,8 +167,9 @@ impl KernelArtifact {
             charged_operations,
             has_completion_token,
             digest,
-            identity,
-            maker,
+            identity: OnceLock::new(),
+            maker: None,
+            ahead: Arc::default(),
         })
     }
 
@@ -184,7 +186,7 @@ impl KernelArtifact {
         self.maker.as_ref()
     }
 
-    /// The same PDI with other instructions, and without a maker.
+    /// The same PDI with other instructions, and without a maker. Its channels that run ahead are the same.
     ///
     /// # Errors
     /// When they are not valid, or for another generation.
@@ -205,18 +207,39 @@ impl KernelArtifact {
         let (argument_count, operation_count) = (stream.argument_count(), stream.operations().count());
         let charged_operations = stream.charged_operations();
         let has_completion_token = stream.has_completion_token();
-        let identity = identity_of(&self.digest, &instructions);
-        let maker = None;
         Ok(Self {
             instructions,
             argument_count,
             operation_count,
             charged_operations,
             has_completion_token,
-            identity,
-            maker,
+            identity: OnceLock::new(),
+            maker: None,
             ..self.clone()
         })
+    }
+
+    /// Puts other operations in the place of those at `place`, a range of the stream's bytes, and copies nothing else. Gives false, and
+    /// changes nothing, where they [cannot take it](can_replace), or clones share the stream.
+    pub(crate) fn replace_operations(&mut self, place: Range<usize>, operations: &[u8]) -> bool {
+        let stream = Arc::get_mut(&mut self.instructions).and_then(|stream| stream.get_mut(place));
+        let Some(old) = stream.filter(|old| can_replace(old, operations)) else { return false };
+        old.copy_from_slice(operations);
+        self.identity = OnceLock::new();
+        true
+    }
+
+    /// The same kernel, whose PDI has these channels that may run ahead.
+    #[must_use]
+    pub fn with_ahead(self, ahead: impl Into<Arc<[AheadChannel]>>) -> Self {
+        Self { ahead: ahead.into(), ..self }
+    }
+
+    /// The channels of its design whose tasks may be started before the dispatches in front of theirs have ended. None, unless who
+    /// made the PDI says so ([`KernelArtifact::with_ahead`]).
+    #[must_use]
+    pub fn ahead(&self) -> &[AheadChannel] {
+        &self.ahead
     }
 
     /// The same kernel under another name.
@@ -335,7 +358,7 @@ impl KernelArtifact {
     /// SHA-256 over PDI and instructions. Artifacts with equal identities do the same.
     #[must_use]
     pub fn identity(&self) -> &Digest {
-        &self.identity
+        self.identity.get_or_init(|| identity_of(&self.digest, &self.instructions))
     }
 }
 

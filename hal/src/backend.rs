@@ -133,6 +133,8 @@ pub trait DeviceBackend: Debug + Send + Sync + Sized + 'static {
     /// # Errors
     /// [`DeviceError::OutOfMemory`], [`DeviceError::Lost`].
     fn upload(&self, bytes: &[u8], content: HeapContent) -> Result<Self::Heap, DeviceError>;
+    /// Changes `bytes` of an instruction stream in the device heap, from byte `offset` on; they lie inside it. No chain in flight runs it.
+    fn rewrite(&self, stream: &Self::Heap, offset: usize, bytes: &[u8]);
     /// What the backend needs of a kernel beside its PDI and instructions.
     fn prepare(&self, artifact: &KernelArtifact) -> Self::Kernel;
 

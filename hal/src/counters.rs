@@ -12,6 +12,9 @@ pub struct Counters {
     pub dispatches: u64,
     /// How many of them ran as part of the dispatch of another one with the same PDI, so that they took no place in a chain.
     pub joined: u64,
+    /// Bytes of instruction streams that were put into the device heap for submissions: made for the data at hand, joined, or changed in
+    /// one of them. Those of loaded kernels do not count.
+    pub stream_bytes: u64,
     /// Functions run on the host inside command lists.
     pub host_calls: u64,
     /// Command chains sent to the device.

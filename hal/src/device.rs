@@ -50,6 +50,12 @@ pub const fn chain_command_bytes(arguments: usize) -> usize {
     52 + 4 * dispatch_words(arguments)
 }
 
+/// Most bytes of the instruction stream of joined dispatches: 1 MiB, as streams of 2.18 MB have run on an NPU1, and no more than a sixteenth
+/// of the device heap, which PDIs, other streams and command buffers are in, too.
+pub fn joined_stream_bytes(limits: &Limits) -> usize {
+    (1 << 20).min(limits.device_heap_bytes / 16)
+}
+
 /// Memory of the data pool, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryReport {

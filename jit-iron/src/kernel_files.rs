@@ -145,7 +145,10 @@ pub(crate) fn assemble(
         let reason = format!("it uses {found} arguments, the operation has {expected}");
         return Err((Part::Instructions, reason));
     }
-    Ok(artifact)
+    Ok(match manifest {
+        Some(manifest) => artifact.with_ahead(manifest.ahead.as_slice()),
+        None => artifact,
+    })
 }
 
 /// Writes `bytes` to a file of its own in `folder`, readable by all users as far as the user's mask allows, as files are.

@@ -5,6 +5,7 @@
 //! people too. Directories of the C++ backend have none.
 
 use aie_hal::KernelArtifact;
+use aie_hal::format::instructions::AheadChannel;
 use aie_ops::Node;
 use aie_ops::compiler::KernelCompiler;
 use serde::{Deserialize, Serialize};
@@ -56,6 +57,9 @@ pub struct Manifest {
     pub instructions_bytes: usize,
     /// [`KernelArtifact::identity`], hexadecimal: SHA-256 over the binary SHA-256 of the PDI and the instruction stream.
     pub identity: String,
+    /// [`KernelArtifact::ahead`]: channels whose tasks may run ahead, which neither file says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ahead: Vec<AheadChannel>,
     /// When it was made, in seconds since 1970.
     pub made: u64,
     /// How long compiling took, in milliseconds.
@@ -113,6 +117,7 @@ impl Manifest {
             pdi_sha256: artifact.digest().to_string(),
             instructions_bytes: artifact.instructions().len(),
             identity: artifact.identity().to_string(),
+            ahead: artifact.ahead().to_vec(),
             made: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             milliseconds: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
         }
@@ -165,6 +170,7 @@ impl Manifest {
 pub(crate) mod tests {
     use super::*;
     use crate::directory::tests::{arch, sum};
+    use crate::kernel_files::assemble;
     use aie_ops::compiler::ReferenceCompiler;
 
     pub(crate) fn described(elements: usize) -> (KernelArtifact, Manifest) {
@@ -181,6 +187,20 @@ pub(crate) mod tests {
         assert_eq!(Manifest::parse(&manifest.to_json().unwrap()).unwrap(), manifest);
         manifest.check(&artifact).unwrap();
         assert_eq!((manifest.milliseconds, manifest.kernel.as_str()), (12, "add-64f32-64f32-64f32"));
+    }
+
+    /// What only the manifest says of a kernel.
+    #[test]
+    fn channels_that_run_ahead_come_back() {
+        let (artifact, manifest) = described(64);
+        assert!(!String::from_utf8(manifest.to_json().unwrap()).unwrap().contains("ahead"));
+        let channel = AheadChannel { column: 1, channel: 0, packet: None, first_descriptor: 8, descriptors: 4 };
+        let (node, origin) = (manifest.node, manifest.origin);
+        let manifest = Manifest::new(&artifact.clone().with_ahead([channel]), &node, origin, Duration::ZERO);
+        let manifest = Manifest::parse(&manifest.to_json().unwrap()).unwrap();
+        let (pdi, instructions) = (artifact.pdi().into(), artifact.instructions().into());
+        let read = assemble(artifact.name(), &arch("aie2p"), pdi, instructions, Some(&manifest), None).unwrap();
+        assert_eq!(read.ahead(), [channel]);
     }
 
     #[test]

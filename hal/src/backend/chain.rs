@@ -239,6 +239,9 @@ fn dispatched(submission: &InFlight, command: usize) -> Option<(&Arc<dyn Executa
     }
 }
 
+/// As many of the dispatches that were joined messages name.
+pub(super) const NAMED: usize = 8;
+
 /// Dispatches of a submission that were one on the device, for messages.
 fn describe(submission: &InFlight, commands: &[usize]) -> String {
     let name = |command: &usize| dispatched(submission, *command).map_or("a kernel", |(e, ..)| e.artifact().name());
@@ -246,7 +249,10 @@ fn describe(submission: &InFlight, commands: &[usize]) -> String {
         [] => "a dispatch".to_owned(),
         [command] => format!("dispatch of `{}` (command {command})", name(command)),
         [first, .., last] => {
-            let names: Vec<String> = commands.iter().map(|command| format!("`{}`", name(command))).collect();
+            // A token can be one dispatch.
+            let names = commands.iter().take(NAMED).map(|command| format!("`{}`", name(command)));
+            let more = (commands.len() > NAMED).then(|| format!("{} more", commands.len() - NAMED));
+            let names: Vec<String> = names.chain(more).collect();
             format!("dispatch of {} joined (commands {first} to {last})", names.join(", "))
         }
     }

@@ -3,26 +3,53 @@
 //! A chain has room for few dispatches, and each has a cost of its own. The stream of a dispatch ends when everything has arrived,
 //! so that the next one can follow in the same stream: barriers between them hold.
 //!
+//! Tasks that only read what no part writes, on channels whose maker says so, start in front of the end of the parts before theirs
+//! ([`join`]).
+//!
+//! Parts whose streams are made for the data at hand keep their place and their length from run to run, mostly: then only their bytes are
+//! replaced in the device heap, once no chain runs the stream any more.
+//!
 //! An argument of a joined dispatch is the span of what its parts use of one buffer. It may be wide, and only says where the streams'
 //! addresses start; what is read and written are the parts' own ranges.
 
 use super::DeviceBackend;
 use super::LoadedKernel;
+use super::chain::{NAMED, overlaps};
 use super::stream::Stream;
 use super::touched::Touched;
+use crate::arch::Limits;
 use crate::artifact::{Digest, KernelArtifact};
 use crate::command_list::{BufferRef, RangeOf};
-use crate::format::instructions::{ArgumentPlace, InstructionStream, InstructionWriter};
+use crate::device::joined_stream_bytes;
+use crate::format::instructions::{ArgumentPlace, InstructionStream, InstructionWriter, JoinFailure, JoinPart, join};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Most bytes of a joined stream.
-const STREAM_BYTES: usize = 256 << 10;
-/// Longest expected time of a joined dispatch in nanoseconds. The kernel's driver gives up on a job after two seconds, and expected times
-/// may be several times too short.
-const EXPECTED_NS: u64 = 20_000_000;
+/// What a joined dispatch is at most.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    arguments: usize,
+    stream_bytes: usize,
+    expected_ns: u64,
+}
+
+impl Room {
+    /// Longest expected time in nanoseconds. It is reckoned at the slow ends of memory and of operations, but on an idle NPU at 1,800 MHz;
+    /// at 400 MHz it becomes 0.45 s, and beside a program that has the array half of the time 0.9 s, of the two seconds after which the
+    /// kernel's driver gives up on a job.
+    const EXPECTED_NS: u64 = 100_000_000;
+
+    /// On a device with these limits, on which a chain may be expected to take `chain_ns`.
+    pub(super) fn new(limits: &Limits, chain_ns: u64) -> Self {
+        Self {
+            arguments: limits.kernel_arguments,
+            stream_bytes: joined_stream_bytes(limits),
+            expected_ns: Self::EXPECTED_NS.min(chain_ns),
+        }
+    }
+}
 
 /// A dispatch that runs joined with its neighbours, or on its own when there are none.
 #[derive(Debug)]
@@ -48,6 +75,12 @@ pub(super) struct Part<'a, B: DeviceBackend> {
 impl<B: DeviceBackend> Part<'_, B> {
     fn artifact(&self) -> &KernelArtifact {
         self.made.as_ref().unwrap_or(&self.kernel.artifact)
+    }
+
+    /// What it may write.
+    fn writes(&self) -> &[Range<u64>] {
+        let outputs = self.arguments.len().saturating_sub(self.outputs);
+        self.touched.as_ref().map_or(&self.arguments[outputs..], |touched| &touched.writes)
     }
 
     /// Adds what it touches.
@@ -133,7 +166,7 @@ impl<'a, B: DeviceBackend> Neighbours<'a, B> {
     }
 
     /// Adds a dispatch. Gives it back when it cannot be joined with those that are there; the first one always can.
-    pub(super) fn add(&mut self, submission: usize, part: Part<'a, B>, most_arguments: usize) -> Option<Part<'a, B>> {
+    pub(super) fn add(&mut self, submission: usize, part: Part<'a, B>, room: &Room) -> Option<Part<'a, B>> {
         let stream_bytes = self.stream_bytes + part.artifact().instructions().len();
         let expected_ns = self.expected_ns.saturating_add(part.expected_ns);
         self.candidate.clone_from(&self.spans);
@@ -143,9 +176,9 @@ impl<'a, B: DeviceBackend> Neighbours<'a, B> {
                 && part.joinable
                 && self.submission == submission
                 && first.kernel.pdi.number == part.kernel.pdi.number
-                && self.candidate.len() <= most_arguments
-                && stream_bytes <= STREAM_BYTES
-                && expected_ns <= EXPECTED_NS;
+                && self.candidate.len() <= room.arguments
+                && stream_bytes <= room.stream_bytes
+                && expected_ns <= room.expected_ns;
             if !fits {
                 return Some(part);
             }
@@ -173,6 +206,11 @@ impl<'a, B: DeviceBackend> Neighbours<'a, B> {
         touched
     }
 
+    /// Whether one of them may write into these ranges.
+    pub(super) fn write(&self, ranges: &[Range<u64>]) -> bool {
+        self.parts.iter().flat_map(Part::writes).any(|written| overlaps(written, ranges))
+    }
+
     /// Whether the stream of one of them was made for the data at hand.
     pub(super) fn has_made(&self) -> bool {
         self.parts.iter().any(|part| part.made.is_some())
@@ -183,6 +221,34 @@ impl<'a, B: DeviceBackend> Neighbours<'a, B> {
         self.expected_ns
     }
 
+    /// What they become, and under which circumstances.
+    fn key(&self) -> Key {
+        Key { commands: self.commands.clone(), constant: self.constant() }
+    }
+
+    /// By argument of the parts whose tasks may run ahead: whether no part writes it. Of parts with a stream for the data at hand that is
+    /// all they may write, so that another stream does not change it.
+    fn constant(&self) -> Vec<bool> {
+        let runs_ahead = |part: &&Part<'_, B>| !part.artifact().ahead().is_empty();
+        if !self.parts.iter().any(|part| runs_ahead(&part)) {
+            return Vec::new();
+        }
+        let outputs = |part: &'_ Part<'a, B>| part.arguments.len().saturating_sub(part.outputs);
+        let written = self.parts.iter().flat_map(|part| part.arguments[outputs(part)..].iter().cloned());
+        let mut written: Vec<Range<u64>> = written.filter(|range| !range.is_empty()).collect();
+        written.sort_unstable_by_key(|range| range.start);
+        written.dedup_by(|next, range| {
+            let joins = next.start <= range.end;
+            range.end = if joins { range.end.max(next.end) } else { range.end };
+            joins
+        });
+        let is_constant = |argument: &Range<u64>| {
+            let behind = written.partition_point(|range| range.end <= argument.start);
+            written.get(behind).is_none_or(|range| argument.end <= range.start)
+        };
+        self.parts.iter().filter(runs_ahead).flat_map(|part| &part.arguments).map(is_constant).collect()
+    }
+
     /// The dispatch that they become, with its stream as an artifact of their PDI. None when their streams do not go together, which is no
     /// error.
     pub(super) fn join(&self) -> Option<Joined<KernelArtifact>> {
@@ -190,24 +256,33 @@ impl<'a, B: DeviceBackend> Neighbours<'a, B> {
         // Inputs are in front of outputs.
         let mut spans: Vec<&Span<'_>> = self.spans.iter().collect();
         spans.sort_by_key(|span| span.written);
-        let mut writer: Option<InstructionWriter> = None;
-        for part in &self.parts {
+        let places = |part: &Part<'_, B>| part.bindings.iter().map(|binding| place(&spans, binding)).collect();
+        let places: Vec<Vec<ArgumentPlace>> = self.parts.iter().map(places).collect::<Option<_>>()?;
+        let constant = self.constant();
+        let mut constant = &constant[..];
+        let mut joining = Vec::with_capacity(self.parts.len());
+        for (part, places) in self.parts.iter().zip(&places) {
+            let ahead = part.artifact().ahead();
+            let (own, others) = constant.split_at(if ahead.is_empty() { 0 } else { part.arguments.len() });
+            constant = others;
             let stream = InstructionStream::parse(part.artifact().instructions()).ok()?;
-            let places: Option<Vec<ArgumentPlace>> =
-                part.bindings.iter().map(|binding| place(&spans, binding)).collect();
-            let writer = writer.get_or_insert_with(|| InstructionWriter::new(stream.header()));
-            if let Err(why) = writer.append(&stream, &places?) {
-                tracing::debug!("`{}` stays a dispatch of its own: {why}", part.artifact().name());
-                return None;
-            }
+            joining.push(JoinPart { stream, places, ahead, constant: own, is_replaceable: part.made.is_some() });
         }
-        let names: Vec<&str> = self.parts.iter().map(|part| part.artifact().name()).collect();
-        let artifact = first.with_instructions(writer?.finish().ok()?).ok()?.renamed(names.join(" + "));
+        // A token can be one dispatch: all names would be a long one.
+        let names: Vec<&str> = self.parts.iter().take(NAMED).map(|part| part.artifact().name()).collect();
+        let more = self.parts.len().saturating_sub(NAMED);
+        let name = names.join(" + ") + &if more > 0 { format!(" + {more} more") } else { String::new() };
+        let refused = |why: &JoinFailure| tracing::debug!("{name} stay dispatches of their own: {why}");
+        let joined = join(&joining).inspect_err(refused).ok()?;
+        let artifact = first.with_instructions(joined.bytes).ok()?.renamed(name);
         let reference =
             |span: &&Span<'_>| BufferRef { of: span.of.clone(), offset: span.range.start, length: span.range.len() };
         let outputs = spans.iter().filter(|span| span.written).count();
         let bindings = spans.iter().map(reference).collect();
-        Some(Joined { stream: artifact, commands: self.commands.clone(), bindings, outputs })
+        let made = self.parts.iter().zip(places).enumerate().filter(|(_, (part, _))| part.made.is_some());
+        let piece = |((part, (_, places)), range)| Piece { part, places, range };
+        let pieces = made.zip(joined.pieces).map(piece).collect();
+        Some(Joined { stream: artifact, commands: self.commands.clone(), bindings, outputs, pieces })
     }
 }
 
@@ -227,16 +302,52 @@ pub(super) struct Joined<S> {
     pub(super) bindings: Vec<BufferRef>,
     /// How many of them are outputs.
     pub(super) outputs: usize,
+    pieces: Vec<Piece>,
+}
+
+/// A part with a stream for the data at hand.
+#[derive(Debug)]
+struct Piece {
+    /// Which part.
+    part: usize,
+    places: Vec<ArgumentPlace>,
+    /// Where its operations are in the stream.
+    range: Range<usize>,
 }
 
 impl<S> Joined<S> {
     pub(super) fn with<T>(self, stream: T) -> Joined<T> {
-        Joined { stream, commands: self.commands, bindings: self.bindings, outputs: self.outputs }
+        let Self { commands, bindings, outputs, pieces, .. } = self;
+        Joined { stream, commands, bindings, outputs, pieces }
+    }
+}
+
+impl<H> Joined<Arc<Stream<H>>> {
+    /// Puts the streams that were made for the data at hand in the place of those of another run. False where they cannot take it, or
+    /// a chain has the stream: it must not be run then, as one part of it may be of another run than the next.
+    fn replace<B: DeviceBackend<Heap = H>>(&mut self, device: &B, neighbours: &Neighbours<'_, B>) -> bool {
+        let Some(stream) = Arc::get_mut(&mut self.stream) else { return false };
+        self.pieces.iter().all(|Piece { part, places, range }| {
+            let made = neighbours.parts.get(*part).map(|part| part.artifact().instructions());
+            let operations = made.and_then(|made| {
+                let made = InstructionStream::parse(made).ok()?;
+                InstructionWriter::new(made.header()).append(&made, places).ok()?.finish().ok()
+            });
+            operations.is_some_and(|operations| stream.replace(device, range.clone(), &operations))
+        })
     }
 }
 
 /// A joined dispatch in the device heap, shared by the chains that run it.
 pub(super) type SharedJoined<H> = Arc<Joined<Arc<Stream<H>>>>;
+
+/// Which neighbours of a list.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    commands: Vec<usize>,
+    /// See [`Neighbours::constant`]: it can depend on what the list is run with.
+    constant: Vec<bool>,
+}
 
 /// What the neighbours of one command list were joined to. Kept with the list, and released with it.
 #[derive(Debug)]
@@ -244,15 +355,20 @@ pub(super) struct JoinedList<H>(Mutex<Known<H>>);
 
 #[derive(Debug)]
 struct Known<H> {
-    /// By their commands. None: they stay apart.
-    dispatches: HashMap<Vec<usize>, Option<SharedJoined<H>>>,
+    /// None: they stay apart.
+    dispatches: HashMap<Key, Option<SharedJoined<H>>>,
     /// Layers of a model often have the same stream, with other arguments.
     streams: HashMap<Digest, Arc<Stream<H>>>,
+    /// Those with parts that were made for the data at hand, the latest last.
+    made: HashMap<Key, Vec<SharedJoined<H>>>,
 }
+
+/// As many joined streams with parts that change are kept of the same neighbours: one is changed while a chain runs the other.
+const KEPT: usize = 2;
 
 impl<H> Default for JoinedList<H> {
     fn default() -> Self {
-        Self(Mutex::new(Known { dispatches: HashMap::new(), streams: HashMap::new() }))
+        Self(Mutex::new(Known { dispatches: HashMap::new(), streams: HashMap::new(), made: HashMap::new() }))
     }
 }
 
@@ -264,8 +380,9 @@ impl<H> JoinedList<H> {
         device: &B,
         neighbours: &Neighbours<'_, B>,
     ) -> Option<SharedJoined<H>> {
-        let Known { dispatches, streams } = &mut *self.0.lock();
-        if let Some(known) = dispatches.get(neighbours.commands.as_slice()) {
+        let Known { dispatches, streams, .. } = &mut *self.0.lock();
+        let key = neighbours.key();
+        if let Some(known) = dispatches.get(&key) {
             return known.clone();
         }
         let made = neighbours.join().and_then(|joined| {
@@ -282,8 +399,32 @@ impl<H> JoinedList<H> {
             };
             Some(Arc::new(joined.with(stream)))
         });
-        dispatches.insert(neighbours.commands.clone(), made.clone());
+        dispatches.insert(key, made.clone());
         made
+    }
+
+    /// The joined dispatch of `neighbours`, some of which have a stream for the data at hand: one of another run, with these streams in the
+    /// place of those before. None when there is none that no chain has, or the streams have another form.
+    pub(super) fn renewed<B: DeviceBackend<Heap = H>>(
+        &self,
+        device: &B,
+        neighbours: &Neighbours<'_, B>,
+    ) -> Option<SharedJoined<H>> {
+        let mut known = self.0.lock();
+        let kept = known.made.get_mut(&neighbours.key())?;
+        kept.iter_mut().find_map(|joined| {
+            Arc::get_mut(joined).is_some_and(|joined| joined.replace(device, neighbours)).then(|| Arc::clone(joined))
+        })
+    }
+
+    /// Keeps the joined dispatch of neighbours of which some have a stream for the data at hand, for [`JoinedList::renewed`].
+    pub(super) fn keep<B: DeviceBackend<Heap = H>>(&self, neighbours: &Neighbours<'_, B>, joined: &SharedJoined<H>) {
+        let mut known = self.0.lock();
+        let kept = known.made.entry(neighbours.key()).or_default();
+        kept.push(Arc::clone(joined));
+        if kept.len() > KEPT {
+            kept.remove(0);
+        }
     }
 }
 

@@ -31,7 +31,12 @@ impl Default for Pace {
 impl Pace {
     /// Whether a chain that is expected to take so long stays within half of `limit_ns`, after which the kernel driver ends it.
     pub(crate) fn fits(&self, expected_ns: u64, limit_ns: u64) -> bool {
-        expected_ns.saturating_mul(self.factor.load(Ordering::Relaxed)) <= limit_ns / 2
+        expected_ns <= self.most(limit_ns)
+    }
+
+    /// The longest expected time of a chain that does.
+    pub(crate) fn most(&self, limit_ns: u64) -> u64 {
+        limit_ns / 2 / self.factor.load(Ordering::Relaxed)
     }
 
     /// Why a dispatch that is expected to take so long cannot run at all, if that is so on an NPU nothing is known of. What others took

@@ -7,13 +7,14 @@
 use aie_hal::format::bd::{CoreBd, ShimBd};
 use aie_hal::format::cdo::CdoBuilder;
 use aie_hal::format::dma_channel::{Direction, DmaChannel, DmaTask};
-use aie_hal::format::instructions::{InstructionWriter, Transfer};
+use aie_hal::format::instructions::{AheadChannel, InstructionWriter, Transfer};
 use aie_hal::format::lock::Lock;
 use aie_hal::format::register::{RegisterWrite, TileKind};
 use aie_hal::format::stream_switch::{Port, StreamSwitch};
 use aie_hal::format::{core_control, pdi, shim_mux, tile_address};
-use aie_hal::{Arch, KernelArtifact};
+use aie_hal::{Arch, HostFunctionError, KernelArtifact, StreamMaker};
 use aie_isa::Isa;
+use std::sync::Arc;
 
 /// Words that the core takes at a time.
 pub const BLOCK_WORDS: usize = 16;
@@ -154,7 +155,8 @@ pub fn add(arch: &Arch, addend: u8, blocks: usize) -> KernelArtifact {
     let shape = ShimBd::linear((blocks * BLOCK_WORDS) as u32, 2);
     for (argument, direction) in [(0, Direction::MemoryToStream), (1, Direction::StreamToMemory)] {
         let token = argument == 1;
-        let descriptor = argument as u8;
+        // Each channel has descriptors of its own.
+        let descriptor = 8 * argument as u8;
         let transfer =
             Transfer { column: 0, direction, channel: 0, descriptor, shape, argument, offset: 0, repeat: 0, token };
         stream.transfer(&transfer).expect("a linear transfer");
@@ -164,6 +166,35 @@ pub fn add(arch: &Arch, addend: u8, blocks: usize) -> KernelArtifact {
     }
     let (stream, name) = (stream.finish().expect("a short stream"), format!("add_{addend}_{blocks}"));
     KernelArtifact::new(name, arch.name.as_str(), arch.dev_gen, pdi, stream).expect("a valid kernel")
+}
+
+/// The channel that brings its source, whose tasks may run ahead: the core works on blocks as they come, and results wait for their task.
+pub const AHEAD: AheadChannel =
+    AheadChannel { column: 0, channel: 0, packet: None, first_descriptor: 0, descriptors: 4 };
+
+/// Gives the instruction stream that the first byte of argument 0 says, counted from 1.
+#[derive(Debug)]
+pub struct ByFirstByte(pub Vec<Vec<u8>>);
+
+impl StreamMaker for ByFirstByte {
+    fn reads(&self) -> &[usize] {
+        &[0]
+    }
+
+    fn make(&self, arguments: &[&[u8]]) -> Result<Vec<u8>, HostFunctionError> {
+        let stream = usize::from(arguments[0][0]).checked_sub(1).and_then(|index| self.0.get(index));
+        let none = || HostFunctionError::Data { kernel: "rows".into(), reason: "no such number of blocks".into() };
+        stream.cloned().ok_or_else(none)
+    }
+}
+
+/// As [`add`], to as many blocks as the first byte of its source says, of which there are `most`.
+///
+/// # Panics
+/// As [`add`].
+pub fn add_as_many(arch: &Arch, addend: u8, most: usize) -> KernelArtifact {
+    let streams = (1..=most).map(|blocks| add(arch, addend, blocks).instructions().to_vec()).collect();
+    add(arch, addend, most).with_stream_maker(Arc::new(ByFirstByte(streams)))
 }
 
 fn write(cdo: &mut CdoBuilder, row: u8, write: RegisterWrite) {

@@ -130,6 +130,7 @@ pub const CASES: &[Case] = table! {
         dependents_of_a_failure_fail: [SoftwareKernels],
         machine_code_computes: [MachineCode],
         machine_code_uses_many_buffers: [MachineCode],
+        machine_code_goes_by_data: [MachineCode],
         unknown_designs_time_out: [SoftwareKernels],
         large_arguments,
     }

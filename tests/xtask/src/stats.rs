@@ -76,6 +76,7 @@ pub struct Counters {
     pub submissions: u64,
     pub dispatches: u64,
     pub joined: u64,
+    pub stream_bytes: u64,
     pub host_calls: u64,
     pub chains: u64,
     pub doorbells: u64,

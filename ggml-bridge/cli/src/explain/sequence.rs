@@ -3,16 +3,13 @@
 
 use super::contexts::Contexts;
 use aie_emulator::design::{Design, Source};
-use aie_hal::device::chain_command_bytes;
+use aie_hal::device::{chain_command_bytes, joined_stream_bytes};
 use aie_hal::format::extent::{ArgumentExtent, Extent, Traffic};
 use aie_hal::format::instructions::InstructionStream;
 use aie_hal::{Arch, Command, CommandList, KernelArtifact, Limits, RangeOf};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// Most bytes of the stream of joined dispatches, as the queue has it.
-const JOINED_STREAM_BYTES: usize = 256 << 10;
 
 /// Consecutive commands that do the same: dispatches of one chain with one configuration, or host calls of one function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -104,7 +101,7 @@ impl Sequence {
         let found = self;
         let mut chains = Chains { begun: found.chains, ..Chains::default() };
         let joins = Joins { enabled: !list.is_apart(), ..found.joins };
-        let mut joining = Joining::new(joins, limits.kernel_arguments);
+        let mut joining = Joining::new(joins, limits);
         for command in ordered(list, contexts) {
             match command {
                 Command::Dispatch { executable, bindings, .. } => {
@@ -294,6 +291,7 @@ fn ordered<'a>(list: &'a CommandList, contexts: &Contexts) -> Vec<&'a Command> {
 struct Joining {
     joins: Joins,
     most_arguments: usize,
+    most_stream_bytes: usize,
     /// Whether the next dispatch is the first behind something else.
     first: bool,
     configuration: Option<usize>,
@@ -303,10 +301,11 @@ struct Joining {
 }
 
 impl Joining {
-    fn new(joins: Joins, most_arguments: usize) -> Self {
+    fn new(joins: Joins, limits: &Limits) -> Self {
         Self {
             joins,
-            most_arguments,
+            most_arguments: limits.kernel_arguments,
+            most_stream_bytes: joined_stream_bytes(limits),
             first: true,
             configuration: None,
             joinable: false,
@@ -340,7 +339,7 @@ impl Joining {
             && can
             && self.joinable
             && together.len() <= self.most_arguments
-            && self.stream_bytes + bytes <= JOINED_STREAM_BYTES;
+            && self.stream_bytes + bytes <= self.most_stream_bytes;
         if joins {
             self.joins.joined_at_most += 1;
             (self.arguments, self.stream_bytes) = (together, self.stream_bytes + bytes);

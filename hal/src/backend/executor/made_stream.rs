@@ -2,7 +2,6 @@
 
 use super::{Run, Stop};
 use crate::artifact::KernelArtifact;
-use crate::backend::chain::overlaps;
 use crate::backend::objects::{BufferRange, buffer_range};
 use crate::backend::touched::Touched;
 use crate::backend::{DeviceBackend, LoadedKernel};
@@ -36,8 +35,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
             read.push(arguments.get(*argument).ok_or_else(missing).map_err(Self::stop(index))?);
         }
         let shown: Vec<Range<u64>> = read.iter().map(|range| range.device_range()).collect();
-        let packed = self.neighbours.touched();
-        if self.scratch.chain.conflicts(&shown, &[]) || packed.writes.iter().any(|range| overlaps(range, &shown)) {
+        if self.scratch.chain.conflicts(&shown, &[]) || self.neighbours.write(&shown) {
             self.send()?;
         }
         for _ in 0..self.scratch.in_flight.last_conflict(&shown, &[]) {

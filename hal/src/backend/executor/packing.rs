@@ -3,7 +3,7 @@
 use super::{Run, Stop};
 use crate::artifact::KernelArtifact;
 use crate::backend::chain::{Packet, Runs};
-use crate::backend::joined::{JoinedList, Neighbours, Part, SharedJoined};
+use crate::backend::joined::{JoinedList, Neighbours, Part, Room, SharedJoined};
 use crate::backend::objects::{buffer_range, kernel};
 use crate::backend::pace::Pace;
 use crate::backend::stream::Stream;
@@ -95,10 +95,10 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         let stream = made.as_ref().unwrap_or(&kernel.artifact);
         let expected_ns = device.state().arch.cost.slow_dispatch_ns(stream.charged_operations(), traffic);
         let part = Part { command, kernel, bindings, arguments, outputs, made, touched, expected_ns, joinable };
-        let most = device.state().limits.kernel_arguments;
-        if let Some(part) = self.neighbours.add(index, part, most) {
+        let room = Room::new(&device.state().limits, device.array().pace.most(B::CHAIN_NS));
+        if let Some(part) = self.neighbours.add(index, part, &room) {
             self.join_neighbours()?;
-            self.neighbours.add(index, part, most);
+            self.neighbours.add(index, part, &room);
         }
         Ok(())
     }
@@ -121,14 +121,23 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         if neighbours.parts.len() < 2 {
             return Ok(None);
         }
+        let list = self.batch.get(neighbours.submission).and_then(InFlight::list);
+        let known = list.and_then(|list| list.derived(JoinedList::<B::Heap>::default));
         if !neighbours.has_made() {
-            let list = self.batch.get(neighbours.submission).and_then(InFlight::list);
-            let known = list.and_then(|list| list.derived(JoinedList::<B::Heap>::default));
             return Ok(known.and_then(|known| known.of(self.device, neighbours)));
+        }
+        if let Some(renewed) = known.and_then(|known| known.renewed(self.device, neighbours)) {
+            return Ok(Some(renewed));
         }
         let Some(joined) = neighbours.join() else { return Ok(None) };
         match self.upload(neighbours.submission, &joined.stream) {
-            Ok(stream) => Ok(Some(Arc::new(joined.with(Arc::new(stream))))),
+            Ok(stream) => {
+                let joined = Arc::new(joined.with(Arc::new(stream)));
+                if let Some(known) = known {
+                    known.keep(neighbours, &joined);
+                }
+                Ok(Some(joined))
+            }
             // Apart they may fit, and reach their arguments: together one may be too far into its buffer.
             Err(Stop { cause: DeviceError::OutOfMemory { .. } | DeviceError::Unsupported(_), .. }) => Ok(None),
             Err(stop) => Err(stop),

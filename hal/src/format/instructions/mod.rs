@@ -11,13 +11,15 @@
 //! The "optimised" transaction format (header version 1.0) that XRT's ELF flow has is another one and is rejected.
 
 mod address;
+mod ahead;
 mod join;
 mod text;
 mod transfer;
 mod writer;
 
 pub use address::{ARRAY_OFFSET, AddressError, TRANSLATED_ARGUMENTS};
-pub use join::{ArgumentPlace, JoinError};
+pub use ahead::AheadChannel;
+pub use join::{ArgumentPlace, JoinError, JoinFailure, JoinPart, JoinedStream, can_replace, join};
 pub use text::from_text;
 pub use transfer::Transfer;
 pub use writer::InstructionWriter;
@@ -51,7 +53,7 @@ pub(super) mod opcode {
 /// Words of the stream's header.
 const HEADER_WORDS: usize = 4;
 /// The same in bytes.
-pub(super) const HEADER_BYTES: usize = HEADER_WORDS * WORD;
+pub(crate) const HEADER_BYTES: usize = HEADER_WORDS * WORD;
 /// Bytes of [`Instruction::LoadPdi`].
 pub(super) const LOAD_PDI_BYTES: usize = 4 * WORD;
 /// Format version 0.1, as (major, minor).

@@ -1,8 +1,8 @@
 //! Making instruction streams.
 
 use super::{
-    BLOCK_HEADER_BYTES, CUSTOM_HEADER_BYTES, FormatError, HEADER_WORDS, Header, Instruction, InstructionStream,
-    MASK_BYTES, MAX_WORDS, PATCH_BYTES, SYNC_BYTES, WORD, WRITE_BYTES, opcode,
+    BLOCK_HEADER_BYTES, CUSTOM_HEADER_BYTES, FormatError, HEADER_BYTES, HEADER_WORDS, Header, Instruction,
+    InstructionStream, MASK_BYTES, MAX_WORDS, PATCH_BYTES, SYNC_BYTES, WORD, WRITE_BYTES, opcode,
 };
 use crate::format::words::extend;
 
@@ -58,6 +58,11 @@ impl InstructionWriter {
                 self.emit(opcode, &[size], payload.iter())
             }
         }
+    }
+
+    /// Bytes of the stream so far.
+    pub(super) fn bytes(&self) -> usize {
+        HEADER_BYTES + self.operations.len()
     }
 
     /// Adds a write of `data` to consecutive registers from `address` on.

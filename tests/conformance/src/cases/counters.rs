@@ -183,6 +183,8 @@ pub fn counters_only_grow(context: &Context) {
             [
                 c.submissions,
                 c.dispatches,
+                c.joined,
+                c.stream_bytes,
                 c.host_calls,
                 c.chains,
                 c.doorbells,

@@ -6,7 +6,7 @@ use crate::kernels::{self, FAILURE, TestKernel};
 use crate::rig::{Context, Rig, at, contents, part, pattern, reached, record, signalling, table, whole};
 use aie_hal::format::cdo::CdoBuilder;
 use aie_hal::format::pdi;
-use aie_hal::{Binding, BindingTable, Buffer, BufferRef, DeviceError, Executable, Submission};
+use aie_hal::{Binding, BindingTable, Buffer, BufferRef, DeviceError, Executable, KernelArtifact, Submission};
 use std::sync::Arc;
 
 fn plus(bytes: &[u8], k: usize) -> Vec<u8> {
@@ -384,6 +384,36 @@ pub fn machine_code_uses_many_buffers(context: &Context) {
             words.flat_map(|word| u32::from_le_bytes(*word).wrapping_add(3).to_le_bytes()).collect();
         expect::bytes("sums", &contents(result), &expected);
     }
+}
+
+/// Machine code whose instructions depend on data, between neighbours: the list is submitted again, with other data, before it has ended.
+pub fn machine_code_goes_by_data(context: &Context) {
+    let rig = context.fresh();
+    let load = |artifact: KernelArtifact| {
+        rig.device.load_executable(&artifact).unwrap_or_else(|e| panic!("loading {artifact:?}: {e}"))
+    };
+    let block = 4 * compiled::BLOCK_WORDS;
+    let arch = rig.device.arch();
+    let (rows, one) = (load(compiled::add_as_many(arch, 1, 2)), load(compiled::add(arch, 1, 1)));
+    let counts = [1, 2].map(|count| rig.buffer(&[vec![count; block], vec![0; block]].concat()));
+    let (before, between) = (rig.zeroed(block), rig.zeroed(block));
+    let list = record(|list| {
+        list.dispatch(&one, vec![whole(&before), whole(&before)])?.barrier();
+        list.dispatch(&rows, vec![BufferRef::slot(0, 0, 2 * block), BufferRef::slot(1, 0, 2 * block)])?.barrier();
+        list.dispatch(&one, vec![BufferRef::slot(1, 0, block), whole(&between)])
+    });
+    let results: Vec<_> = (0..8).map(|_| rig.zeroed(2 * block)).collect();
+    let turns = || results.iter().zip([1_u8, 2, 2, 1].into_iter().cycle());
+    let ends: Vec<_> =
+        turns().map(|(result, count)| rig.submit(&list, table(&[&counts[usize::from(count) - 1], result]))).collect();
+    ends.iter().for_each(reached);
+    for (result, count) in turns() {
+        let result = contents(result);
+        expect::equal("the first block's byte", result[0], count + 1);
+        expect::equal("the second block's byte", result[block], count - 1);
+    }
+    expect::equal("what was before", contents(&before)[0], 8);
+    expect::equal("what was between", contents(&between)[0], 3);
 }
 
 /// A PDI that nothing here can execute loads, as on hardware; its dispatches time out with the reason, and work continues.

@@ -2,11 +2,10 @@
 
 use super::rig;
 use aie_conformance::Rig;
-use aie_conformance::compiled::{self, BLOCK_WORDS};
+use aie_conformance::compiled::{self, BLOCK_WORDS, ByFirstByte};
 use aie_conformance::rig::{contents, part, pattern, record, table, whole};
-use aie_hal::{
-    BindingTable, Buffer, BufferRef, CommandList, CommandListBuilder, Executable, HostFunctionError, StreamMaker,
-};
+use aie_hal::format::instructions::{Instruction, InstructionStream, InstructionWriter};
+use aie_hal::{BindingTable, Buffer, BufferRef, CommandList, CommandListBuilder, Executable};
 use rstest::rstest;
 use std::ops::Range;
 use std::sync::Arc;
@@ -182,28 +181,11 @@ fn joined_dispatches_take_one_place_in_a_chain() {
     assert_eq!(contents(&buffer)[0], 200);
 }
 
-/// Gives the stream of a sum over as many blocks as the first byte of its input says.
-#[derive(Debug)]
-struct AsMany(Vec<Vec<u8>>);
-
-impl StreamMaker for AsMany {
-    fn reads(&self) -> &[usize] {
-        &[0]
-    }
-
-    fn make(&self, arguments: &[&[u8]]) -> Result<Vec<u8>, HostFunctionError> {
-        let stream = usize::from(arguments[0][0]).checked_sub(1).and_then(|index| self.0.get(index));
-        let none = || HostFunctionError::Data { kernel: "rows".into(), reason: "no such number of blocks".into() };
-        stream.cloned().ok_or_else(none)
-    }
-}
-
 /// A stream for the data at hand is a part like any other, made again for each replay.
 #[rstest]
 fn streams_for_the_data_at_hand_are_joined(#[values("mock:aie2", "mock:aie2?coherent=false")] uri: &str) {
     let rig = rig(uri);
-    let streams = (1..=2).map(|blocks| compiled::add(rig.device.arch(), 1, blocks).instructions().to_vec()).collect();
-    let artifact = compiled::add(rig.device.arch(), 1, 2).with_stream_maker(Arc::new(AsMany(streams)));
+    let artifact = compiled::add_as_many(rig.device.arch(), 1, 2);
     let (rows, one) = (rig.device.load_executable(&artifact).unwrap(), add(&rig, 1, 1));
     let count = rig.buffer(&[[1; BLOCK], [0; BLOCK]].concat());
     let buffer = rig.zeroed(5 * BLOCK);
@@ -226,12 +208,63 @@ fn streams_for_the_data_at_hand_are_joined(#[values("mock:aie2", "mock:aie2?cohe
     assert!(failure.contains("(command 2)") && failure.contains("no such number of blocks"), "{failure}");
 }
 
+/// What was joined is not joined again: a replay changes the bytes of the part that depends on data, however long the stream is.
+#[rstest]
+fn a_replay_changes_what_depends_on_data(#[values(1, 40)] neighbours: usize) {
+    let rig = rig("mock:aie2");
+    let mut streams: Vec<Vec<u8>> =
+        (1..=2).map(|blocks| compiled::add(rig.device.arch(), 1, blocks).instructions().to_vec()).collect();
+    // A stream that does not fit where the others were.
+    let longer = InstructionStream::parse(&streams[0]).unwrap();
+    let mut writer = InstructionWriter::new(longer.header());
+    writer.push(&Instruction::Noop);
+    longer.operations().for_each(|operation| {
+        writer.push(&operation);
+    });
+    let (longer, piece) = (writer.finish().unwrap(), streams[0].len() as u64 - 16);
+    streams.push(longer);
+    let artifact = compiled::add(rig.device.arch(), 1, 2).with_stream_maker(Arc::new(ByFirstByte(streams)));
+    let (rows, one) = (rig.device.load_executable(&artifact).unwrap(), add(&rig, 1, 1));
+    let count = rig.buffer(&[[1; BLOCK], [0; BLOCK]].concat());
+    let buffer = rig.zeroed(3 * BLOCK);
+    let at = |index: usize, blocks: usize| part(&buffer, index * BLOCK, blocks * BLOCK);
+    let list = record(|list| {
+        list.dispatch(&rows, vec![whole(&count), at(1, 2)])?;
+        for _ in 0..neighbours {
+            list.barrier();
+            list.dispatch(&one, vec![at(1, 1), at(1, 1)])?;
+        }
+        Ok(list)
+    });
+    let mut whole_stream = 0;
+    for (run, (number, expected)) in
+        [(1, None), (1, Some(0)), (2, Some(piece)), (1, Some(piece)), (3, None), (3, Some(0))].iter().enumerate()
+    {
+        aie_conformance::rig::store(&count, 0, &[*number]);
+        aie_conformance::rig::store(&buffer, 2 * BLOCK, &[9]);
+        let before = rig.device.counters();
+        rig.run(&list);
+        let after = rig.device.counters();
+        assert_eq!(after.joined - before.joined, neighbours as u64);
+        let found = contents(&buffer);
+        let second = if *number == 2 { 1 } else { 9 };
+        assert_eq!((found[BLOCK], found[2 * BLOCK]), (number + 1 + neighbours as u8, second), "run {run}");
+        let bytes = after.stream_bytes - before.stream_bytes;
+        match expected {
+            Some(expected) => assert_eq!(bytes, *expected, "run {run}"),
+            None => {
+                assert!(bytes > (neighbours as u64 + 1) * piece && bytes > whole_stream, "run {run}: {bytes}");
+                whole_stream = bytes;
+            }
+        }
+    }
+}
+
 /// What the data at hand decides is not read before a neighbour has written it.
 #[test]
 fn a_stream_for_what_a_neighbour_writes_waits_for_it() {
     let rig = rig("mock:aie2");
-    let streams = (1..=2).map(|blocks| compiled::add(rig.device.arch(), 1, blocks).instructions().to_vec()).collect();
-    let artifact = compiled::add(rig.device.arch(), 1, 2).with_stream_maker(Arc::new(AsMany(streams)));
+    let artifact = compiled::add_as_many(rig.device.arch(), 1, 2);
     let (rows, one) = (rig.device.load_executable(&artifact).unwrap(), add(&rig, 1, 1));
     let (count, target) = (rig.buffer(&[[1; BLOCK], [0; BLOCK]].concat()), rig.zeroed(2 * BLOCK));
     rig.run(&record(|list| {
@@ -240,6 +273,45 @@ fn a_stream_for_what_a_neighbour_writes_waits_for_it() {
     }));
     assert_eq!((contents(&target)[0], contents(&target)[BLOCK]), (3, 1));
     assert_eq!((rig.device.counters().joined, rig.device.counters().chains), (0, 2));
+}
+
+/// Sums of blocks whose sources may run ahead if `ahead`, of blocks `from` in slot 0 to blocks `to` in slot 1. Gives what is in the slots then,
+/// and the time of each run: apart, and with one memory for both.
+fn sums(ahead: bool, moves: &[(usize, usize)]) -> (Vec<Vec<u8>>, [u64; 2]) {
+    let rig = rig("mock:aie2");
+    let artifact = compiled::add(rig.device.arch(), 1, 1);
+    let artifact = if ahead { artifact.with_ahead([compiled::AHEAD]) } else { artifact };
+    let kernel = rig.device.load_executable(&artifact).unwrap();
+    let list = record(|list| {
+        for (from, to) in moves {
+            let [from, to] = [(0, from), (1, to)].map(|(slot, block)| BufferRef::slot(slot, block * BLOCK, BLOCK));
+            list.dispatch(&kernel, vec![from, to])?.barrier();
+        }
+        Ok(list)
+    });
+    let [source, result, both] = [1, 2, 3].map(|seed| rig.buffer(&pattern(8 * BLOCK, seed)));
+    let times = [[&source, &result], [&both, &both]].map(|bound| {
+        let before = rig.device.counters().virtual_ns;
+        rig.run_with(&list, table(&bound));
+        rig.device.counters().virtual_ns - before
+    });
+    assert_eq!(rig.device.counters().joined, 2 * (moves.len() as u64 - 1));
+    ([source, result, both].iter().map(contents).collect(), times)
+}
+
+/// The same list may be run with memory that a part writes, and with such that none does.
+#[test]
+fn only_what_no_part_writes_runs_ahead() {
+    let independent = [(0, 4), (1, 5), (2, 6), (3, 7)];
+    let [(expected, [slow, slow_too]), (found, [fast, fast_too])] =
+        [false, true].map(|ahead| sums(ahead, &independent));
+    assert_eq!(found, expected);
+    assert!(fast < slow && fast_too < slow_too, "{fast} {slow} {fast_too} {slow_too}");
+    // Each reads what the one before writes, where both slots are one memory.
+    let chained = [(0, 1), (1, 2), (2, 3), (3, 4)];
+    let [(expected, [slow, slow_too]), (found, [fast, fast_too])] = [false, true].map(|ahead| sums(ahead, &chained));
+    assert_eq!(found, expected);
+    assert!(fast < slow && fast_too == slow_too, "{fast} {slow} {fast_too} {slow_too}");
 }
 
 fn three(rig: &Rig, buffer: &Arc<dyn Buffer>) -> Arc<CommandList> {

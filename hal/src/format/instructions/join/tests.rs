@@ -1,6 +1,5 @@
 use super::*;
 use crate::format::bd::ShimBd;
-use crate::format::dma_channel::Direction;
 use crate::format::instructions::{Header, Transfer};
 use crate::format::mutation::{mutate, put_word};
 use rstest::rstest;
@@ -55,7 +54,7 @@ fn operations_stay_and_arguments_move() {
 #[rstest]
 #[case::preempt(Instruction::Preempt { level: 1 }, "lets another context take over")]
 #[case::load(Instruction::LoadPdi { id: 1, size: 16, address: 0 }, "loads another PDI")]
-#[case::custom(Instruction::Custom { opcode: 0x83, payload: crate::format::words::Words::new(&[], 0) }, "has code 0x83")]
+#[case::custom(Instruction::Custom { opcode: 0x83, payload: Words::new(&[], 0) }, "has code 0x83")]
 fn what_is_not_known_to_go_together_is_refused(#[case] operation: Instruction<'_>, #[case] expected: &str) {
     let bytes = InstructionWriter::new(HEADER).push(&operation).finish().unwrap();
     let stream = InstructionStream::parse(&bytes).unwrap();
@@ -115,4 +114,284 @@ fn mutated_streams_are_joined_or_refused() {
         assert!(patches(&bytes).iter().all(|(argument, _)| *argument < 2));
     });
     assert!(joined > 1000 && refused > 100, "{joined} joined, {refused} refused");
+}
+
+/// The weights' channel of a column.
+fn weights(column: u8) -> AheadChannel {
+    AheadChannel { column, channel: 0, packet: None, first_descriptor: 8, descriptors: 4 }
+}
+
+fn shim(column: u8, direction: Direction, channel: u8, descriptor: u8, argument: u16, offset: u64) -> Transfer {
+    let (token, shape) = (direction == Direction::StreamToMemory, ShimBd::linear(16, 2));
+    Transfer { column, direction, channel, descriptor, shape, argument, offset, repeat: 0, token }
+}
+
+/// Parameters, weights (argument 0), operand (argument 1) and result (argument 2) in one column, whose addresses have its number.
+fn product(number: u64) -> Vec<u8> {
+    product_with(number, 1, &shim(0, Direction::MemoryToStream, 0, 8, 0, 64 * number))
+}
+
+/// The same with several tasks of weights, each of this form.
+fn product_with(number: u64, tasks: u8, form: &Transfer) -> Vec<u8> {
+    let mut writer = InstructionWriter::new(HEADER);
+    writer.block_write(0x20_0000, &[number as u32; 4]);
+    for task in 0..tasks {
+        writer.transfer(&Transfer { descriptor: form.descriptor + task, ..*form }).unwrap();
+    }
+    let result = shim(0, Direction::StreamToMemory, 0, 0, 2, 64 * number);
+    writer.transfer(&shim(0, Direction::MemoryToStream, 1, 12, 1, 64 * number)).unwrap();
+    writer.transfer(&result).unwrap().wait(&result);
+    writer.finish().unwrap()
+}
+
+const PLACES: [ArgumentPlace; 3] = [
+    ArgumentPlace { argument: 0, offset: 0 },
+    ArgumentPlace { argument: 1, offset: 0 },
+    ArgumentPlace { argument: 2, offset: 0 },
+];
+
+fn part<'a>(stream: &'a [u8], ahead: &'a [AheadChannel]) -> JoinPart<'a> {
+    let (stream, constant) = (InstructionStream::parse(stream).unwrap(), &[true, false, false]);
+    JoinPart { stream, places: &PLACES, ahead, constant, is_replaceable: false }
+}
+
+/// A stream in short: `p` parameters, `w` weights with their descriptor and number, `o` operand, `r` result, `.` a wait.
+fn short(stream: &[u8]) -> String {
+    let operations: Vec<_> = InstructionStream::parse(stream).unwrap().operations().collect();
+    let mut words = Vec::new();
+    let mut at = 0;
+    while at < operations.len() {
+        match Task::at(&operations, at) {
+            Some(task) => {
+                let Instruction::AddressPatch { argument, offset, .. } = operations[at + 1] else { unreachable!() };
+                words.push(match argument {
+                    0 => format!("w{}:{}", task.descriptor, offset / 64),
+                    1 => "o".to_owned(),
+                    _ => "r".to_owned(),
+                });
+                at = task.operations.end;
+            }
+            None => {
+                words.push(if let Instruction::Sync { .. } = operations[at] { "." } else { "p" }.to_owned());
+                at += 1;
+            }
+        }
+    }
+    words.join(" ")
+}
+
+fn products(count: u64) -> Vec<Vec<u8>> {
+    (0..count).map(product).collect()
+}
+
+/// As many as the queue holds, each with a descriptor that no task under way has.
+#[test]
+fn weights_run_ahead_of_waits() {
+    let (streams, ahead) = (products(6), [weights(0)]);
+    let parts: Vec<JoinPart<'_>> = streams.iter().map(|stream| part(stream, &ahead)).collect();
+    let joined = join(&parts).unwrap();
+    assert_eq!(short(&joined.bytes), "p w8:0 o r w9:1 w10:2 w11:3 . p o r w8:4 . p o r w9:5 . p o r . p o r . p o r .");
+    assert_eq!((joined.ahead, joined.pieces), (5, vec![]));
+}
+
+#[test]
+fn without_the_makers_word_parts_follow_each_other() {
+    let streams = products(3);
+    let mut writer = InstructionWriter::new(HEADER);
+    for stream in &streams {
+        writer.append(&InstructionStream::parse(stream).unwrap(), &PLACES).unwrap();
+    }
+    let parts: Vec<JoinPart<'_>> = streams.iter().map(|stream| part(stream, &[])).collect();
+    assert_eq!(join(&parts).unwrap(), JoinedStream { bytes: writer.finish().unwrap(), pieces: vec![], ahead: 0 });
+    // The word of one part counts for that one.
+    let ahead = [weights(0)];
+    let parts = [part(&streams[0], &ahead), part(&streams[1], &[]), part(&streams[2], &ahead)];
+    assert_eq!(short(&join(&parts).unwrap().bytes), "p w8:0 o r . p w8:1 o r . p w8:2 o r .");
+}
+
+/// What nothing goes past, in the middle of three products.
+#[rstest]
+#[case::a_token(Transfer { token: true, ..shim(0, Direction::MemoryToStream, 0, 8, 0, 64) })]
+#[case::another_descriptor(shim(0, Direction::MemoryToStream, 0, 5, 0, 64))]
+#[case::its_descriptor_on_another_channel(shim(0, Direction::MemoryToStream, 1, 9, 0, 64))]
+#[case::a_lock(Transfer { shape: ShimBd { acquire: true, ..ShimBd::linear(16, 2) }, ..shim(0, Direction::MemoryToStream, 0, 8, 0, 64) })]
+#[case::a_next_descriptor(Transfer { shape: ShimBd { use_next: true, ..ShimBd::linear(16, 2) }, ..shim(0, Direction::MemoryToStream, 0, 8, 0, 64) })]
+#[case::another_packet(Transfer { shape: ShimBd { enable_packet: true, packet_id: 1, ..ShimBd::linear(16, 2) }, ..shim(0, Direction::MemoryToStream, 0, 8, 0, 64) })]
+#[case::what_is_written(shim(0, Direction::MemoryToStream, 0, 8, 1, 64))]
+fn nothing_goes_past_what_is_not_understood(#[case] form: Transfer) {
+    let (streams, ahead) = ([product(0), product_with(1, 1, &form), product(2)], [weights(0)]);
+    let parts: Vec<JoinPart<'_>> = streams.iter().map(|stream| part(stream, &ahead)).collect();
+    let joined = join(&parts).unwrap();
+    assert_eq!(joined.ahead, 0, "{}", short(&joined.bytes));
+}
+
+/// A part of the same design with other work, or with more tasks than the channel has descriptors.
+#[test]
+fn what_does_not_use_the_channel_is_gone_past() {
+    let other = product_with(1, 0, &shim(0, Direction::MemoryToStream, 0, 8, 0, 0));
+    let (first, last, ahead) = (product(0), product(2), [weights(0)]);
+    let parts = [&first, &other, &last].map(|stream| part(stream, &ahead));
+    assert_eq!(short(&join(&parts).unwrap().bytes), "p w8:0 o r w9:2 . p o r . p o r .");
+    let form = shim(0, Direction::MemoryToStream, 0, 8, 0, 64);
+    let three = product_with(1, 3, &form);
+    let parts = [&first, &three, &last].map(|stream| part(stream, &ahead));
+    assert_eq!(short(&join(&parts).unwrap().bytes), "p w8:0 o r w9:1 w10:1 w11:1 . p o r w8:2 . p o r .");
+    // In a column without a result nothing tells that its tasks have ended.
+    let elsewhere = product_with(1, 1, &Transfer { column: 1, ..form });
+    let ahead = [weights(0), weights(1)];
+    let parts = [&first, &elsewhere, &last].map(|stream| part(stream, &ahead));
+    let joined = short(&join(&parts).unwrap().bytes);
+    assert_eq!(joined, "p w8:0 o r w9:2 . p w8:1 o r . p o r .");
+}
+
+/// A part whose operations others replace stays as it is, and weights go past it.
+#[test]
+fn replaceable_parts_stay_together() {
+    let other = product_with(1, 0, &shim(0, Direction::MemoryToStream, 0, 8, 0, 0));
+    let (first, last, ahead) = (product(0), product(2), [weights(0)]);
+    let mut parts = [&first, &other, &last].map(|stream| part(stream, &ahead));
+    parts[1].is_replaceable = true;
+    let joined = join(&parts).unwrap();
+    assert_eq!(joined.pieces.len(), 1);
+    assert_eq!(joined.bytes[joined.pieces[0].clone()], other[HEADER_BYTES..]);
+    assert_eq!(short(&joined.bytes), "p w8:0 o r w9:2 . p o r . p o r .");
+    // Its own tasks do not move, and nothing goes past them.
+    let mut parts = [&first, &last, &last].map(|stream| part(stream, &ahead));
+    parts[1].is_replaceable = true;
+    assert_eq!(join(&parts).unwrap().ahead, 0);
+}
+
+#[test]
+fn operations_of_the_same_places_can_be_replaced() {
+    let operations = |stream: Vec<u8>| stream[HEADER_BYTES..].to_vec();
+    let old = operations(product(1));
+    assert!(can_replace(&old, &old) && can_replace(&old, &operations(product(7))));
+    let form = shim(0, Direction::MemoryToStream, 0, 8, 0, 64);
+    for other in [
+        product_with(1, 2, &form),
+        product_with(1, 1, &Transfer { descriptor: 9, ..form }),
+        product_with(1, 1, &Transfer { channel: 1, ..form }),
+        product_with(1, 1, &Transfer { argument: 1, ..form }),
+        moving(4),
+    ] {
+        assert!(!can_replace(&old, &operations(other)));
+    }
+    assert!(!can_replace(&old, &old[..old.len() - 4]) && !can_replace(&old[..4], &old[..4]));
+}
+
+/// Random parts in two columns: tasks keep their order on a channel, no queue overflows, no descriptor is written while it is in use, and all
+/// else stays as it is.
+#[test]
+fn whatever_is_joined_keeps_to_the_rules() {
+    let ahead = [weights(0), weights(1)];
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut moved = 0;
+    for _ in 0..300 {
+        let mut number = 0;
+        let streams: Vec<Vec<u8>> = (0..random.u64(2..9))
+            .map(|_| {
+                let mut writer = InstructionWriter::new(HEADER);
+                writer.block_write(0x20_0000, &[random.u32(..); 4]);
+                let columns: Vec<u8> = (0..2).filter(|_| random.bool()).collect();
+                for column in &columns {
+                    for task in 0..random.u8(0..=4) {
+                        number += 64;
+                        let form = shim(*column, Direction::MemoryToStream, 0, 8 + task, 0, number);
+                        let bound = Transfer { token: random.u8(..) < 20, ..form };
+                        writer.transfer(&bound).unwrap();
+                        if bound.token {
+                            writer.wait(&bound);
+                        }
+                    }
+                    writer.transfer(&shim(*column, Direction::StreamToMemory, 0, 0, 2, 64)).unwrap();
+                }
+                for column in columns {
+                    writer.wait(&shim(column, Direction::StreamToMemory, 0, 0, 2, 64));
+                }
+                writer.finish().unwrap()
+            })
+            .collect();
+        let parts: Vec<JoinPart<'_>> = streams.iter().map(|stream| part(stream, &ahead)).collect();
+        let joined = join(&parts).unwrap();
+        moved += joined.ahead;
+        let of_part: Vec<(u64, usize)> = streams
+            .iter()
+            .zip(0..)
+            .flat_map(|(stream, part)| tasks(stream).into_iter().map(move |(_, _, offset)| (offset, part)))
+            .collect();
+        let plain = join(&streams.iter().map(|stream| part(stream, &[])).collect::<Vec<_>>()).unwrap();
+        for column in 0..2 {
+            let order = |bytes: &[u8]| -> Vec<u64> {
+                tasks(bytes).into_iter().filter(|(of, ..)| *of == column).map(|(_, _, offset)| offset).collect()
+            };
+            assert_eq!(order(&joined.bytes), order(&plain.bytes));
+            check_queue(&joined.bytes, column, &of_part, streams.len());
+        }
+        assert_eq!(others(&joined.bytes), others(&plain.bytes));
+    }
+    assert!(moved > 300, "{moved}");
+}
+
+fn operations(stream: &[u8]) -> Vec<Instruction<'_>> {
+    InstructionStream::parse(stream).unwrap().operations().collect()
+}
+
+/// Column, descriptor and offset of each task of weights.
+fn tasks(stream: &[u8]) -> Vec<(u8, u8, u64)> {
+    let operations = operations(stream);
+    let task = |at: usize| {
+        let task = Task::at(&operations, at)?;
+        let Instruction::AddressPatch { register, argument: 0, offset } = operations[at + 1] else { return None };
+        Some((crate::format::tile_location(register as u32).0, task.descriptor, offset))
+    };
+    (0..operations.len()).filter_map(task).collect()
+}
+
+/// All that is no task of weights.
+fn others(stream: &[u8]) -> Vec<Vec<u8>> {
+    let operations = operations(stream);
+    let mut left = Vec::new();
+    let mut at = 0;
+    while at < operations.len() {
+        match Task::at(&operations, at).filter(|task| task.argument == 0) {
+            Some(task) => at = task.operations.end,
+            None => {
+                left.push(InstructionWriter::new(HEADER).push(&operations[at]).finish().unwrap());
+                at += 1;
+            }
+        }
+    }
+    left
+}
+
+/// Tasks of a part have ended with its last wait; nothing is known of an earlier end but by a token of the channel.
+fn check_queue(stream: &[u8], column: u8, of_part: &[(u64, usize)], parts: usize) {
+    let operations = operations(stream);
+    let mut under_way: Vec<(u8, usize, bool)> = Vec::new();
+    let mut part = 0;
+    for (at, operation) in operations.iter().enumerate() {
+        // A part begins with its parameters.
+        if let Instruction::BlockWrite { address: 0x20_0000, .. } = operation {
+            under_way.retain(|(_, of, _)| *of >= part);
+            part += 1;
+        }
+        match *operation {
+            Instruction::Sync { direction: Direction::MemoryToStream, column: of, .. } if of == column => {
+                let last = under_way.iter().position(|(_, _, token)| *token).unwrap();
+                under_way.drain(..=last);
+            }
+            _ => {}
+        }
+        let Some(task) = Task::at(&operations, at) else { continue };
+        let Instruction::AddressPatch { register, argument: 0, offset } = operations[at + 1] else { continue };
+        if crate::format::tile_location(register as u32).0 != column {
+            continue;
+        }
+        let (_, of) = of_part.iter().find(|(known, _)| *known == offset).unwrap();
+        assert!(under_way.iter().all(|(descriptor, ..)| *descriptor != task.descriptor), "BD {}", task.descriptor);
+        let Instruction::Write { value, .. } = operations[task.operations.end - 1] else { unreachable!() };
+        under_way.push((task.descriptor, *of, crate::format::dma_channel::DmaTask::decode(value).token));
+        assert!(under_way.len() <= 4);
+    }
+    assert_eq!(part, parts);
 }
