@@ -2,6 +2,7 @@
 
 use super::chain::Chain;
 use super::contents::Parameters;
+use super::dispatch;
 use super::error::ArrayError;
 use super::grid::Grid;
 use super::ring::Ring;
@@ -9,6 +10,9 @@ use super::route::{Circuit, Stream};
 use super::tile::{Channel, End, Key, Source, Tile};
 use aie_hal::KernelArtifact;
 use aie_hal::artifact::ArtifactError;
+use aie_hal::format::dma_channel::Direction;
+use aie_hal::format::instructions::AheadChannel;
+use aie_hal::format::register::TileKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,6 +31,8 @@ pub struct Configured {
     pub(super) chains: Vec<Chain>,
     /// Channels of shims whose tokens find their way without a word of the dispatch.
     pub(super) controllers: BTreeSet<Key>,
+    /// Channels of shims whose tasks may run ahead.
+    pub(super) ahead: Vec<AheadChannel>,
 }
 
 impl Configured {
@@ -42,7 +48,53 @@ impl Configured {
     /// When PDI and stream do not make one: a name that no file can have, or a stream that is not in its format.
     pub fn artifact(&self, name: impl Into<Arc<str>>, stream: Vec<u8>) -> Result<KernelArtifact, ArtifactError> {
         let arch = self.grid.arch();
-        KernelArtifact::new(name, arch.name.as_str(), arch.dev_gen, self.pdi.as_slice(), stream)
+        let artifact = KernelArtifact::new(name, arch.name.as_str(), arch.dev_gen, self.pdi.as_slice(), stream)?;
+        Ok(artifact.with_ahead(self.ahead.as_slice()))
+    }
+
+    /// The channels of shims whose tasks may run ahead in joined streams.
+    #[must_use]
+    pub fn ahead(&self) -> &[AheadChannel] {
+        &self.ahead
+    }
+
+    /// What joined streams have to know of a source that runs ahead.
+    pub(super) fn ahead_channel(&self, source: Source) -> Result<AheadChannel, ArrayError> {
+        if !self.leads_to_chains(source) {
+            return Err(ArrayError::Ahead(source));
+        }
+        let Source { channel, packet } = source;
+        let descriptors = dispatch::descriptors(&self.grid, channel)?;
+        Ok(AheadChannel {
+            column: channel.tile.column,
+            channel: channel.number,
+            packet,
+            first_descriptor: descriptors.start,
+            descriptors: descriptors.len() as u8,
+        })
+    }
+
+    /// Whether all that a source sends gets to chains, and from those of mem tiles to chains again.
+    fn leads_to_chains(&self, Source { channel, packet }: Source) -> bool {
+        let of_source = |stream: &&Stream| stream.from == End::Dma(channel) && stream.packet == packet;
+        let mut streams = self.streams.iter().filter(of_source);
+        let passed_on = |ring: &Ring| {
+            let mut chains = self.chains.iter().filter(|chain| {
+                chain.channel.direction == Direction::MemoryToStream
+                    && chain.parts.iter().any(|part| part.ring == *ring)
+            });
+            chains.any(|chain| self.leads_to_chains(chain.channel.into()))
+        };
+        streams.any(|stream| {
+            stream.to.iter().all(|end| match end {
+                End::Core(_) => false,
+                End::Dma(end) => self.chain(*end).is_some_and(|chain| {
+                    // The rings of a core its program empties.
+                    let is_last = self.grid.kind(end.tile).is_ok_and(|kind| kind == TileKind::Core);
+                    is_last || chain.parts.iter().all(|part| passed_on(&part.ring))
+                }),
+            })
+        })
     }
 
     /// The partition.

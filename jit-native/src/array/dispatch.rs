@@ -18,6 +18,7 @@ use super::configured::Configured;
 use super::contents::GO_LOCK;
 use super::descriptor::{self, Link, Part, greatest_common_divisor};
 use super::error::ArrayError;
+use super::grid::Grid;
 use super::region::{Region, Run};
 use super::ring::Ring;
 use super::tile::{Channel, Key, Source, SourceKey, Tile};
@@ -26,6 +27,7 @@ use aie_hal::format::instructions::{Instruction, InstructionWriter, Transfer};
 use aie_hal::format::lock::Lock;
 use aie_hal::format::register::{RegisterWrite, TileKind};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// The instruction stream of a dispatch under construction. See [`Configured::dispatch`].
 #[derive(Clone, Debug)]
@@ -361,8 +363,7 @@ impl<'a> Dispatch<'a> {
     /// Tasks of a shim's channel that can be started before one of them has ended: every channel has as many descriptors as its
     /// queue has places.
     fn places(&self, tile: Tile) -> Result<usize, ArrayError> {
-        let dma = &self.configured.grid.limits(tile)?.dma;
-        Ok((dma.bds / (dma.s2mm + dma.mm2s)).min(dma.task_queue).max(1))
+        places(&self.configured.grid, tile)
     }
 
     /// How many words what receives these regions may hold back: each task that writes them ends after a multiple of that many.
@@ -452,11 +453,28 @@ impl<'a> Dispatch<'a> {
     }
 }
 
+fn places(grid: &Grid, shim: Tile) -> Result<usize, ArrayError> {
+    let dma = &grid.limits(shim)?.dma;
+    Ok((dma.bds / (dma.s2mm + dma.mm2s)).min(dma.task_queue).max(1))
+}
+
+/// The first of the `own` descriptors that a shim's channel has to itself.
+fn first_descriptor(channel: Channel, own: usize) -> usize {
+    (usize::from(channel.direction.code()) * 2 + usize::from(channel.number)) * own
+}
+
+/// The descriptors that a shim's channel has to itself.
+pub(super) fn descriptors(grid: &Grid, channel: Channel) -> Result<Range<u8>, ArrayError> {
+    let own = places(grid, channel.tile)?;
+    let first = first_descriptor(channel, own);
+    Ok(first as u8..(first + own) as u8)
+}
+
 /// Task `number` of a queue with `own` descriptors.
 fn transfer_of(queue: &ShimQueue, number: usize, own: usize, token: bool) -> Transfer {
     let ShimTask { run, argument, .. } = queue.tasks[number];
     let Channel { tile, direction, number: channel } = queue.channel;
-    let first = (usize::from(direction.code()) * 2 + usize::from(channel)) * own;
+    let first = first_descriptor(queue.channel, own);
     Transfer {
         column: tile.column,
         direction,

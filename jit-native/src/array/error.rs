@@ -126,6 +126,9 @@ pub enum ArrayError {
     /// A channel without a stream.
     #[error("{0} has no stream")]
     Unconnected(Channel),
+    /// A source whose tasks shall run ahead, and that does not send through chains alone.
+    #[error("tasks of {0} cannot run ahead: they have to go from a shim through endless chains only")]
+    Ahead(Source),
     /// An end of a stream in the wrong role.
     #[error("{0} cannot be the {1} of a stream")]
     WrongEnd(End, &'static str),

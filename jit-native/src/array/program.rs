@@ -10,13 +10,16 @@ use super::grid::Grid;
 use super::ring::Ring;
 use super::route::{self, Stream};
 use super::switching::Switching;
-use super::tile::{Channel, End, Tile};
+use super::tile::{Channel, End, Source, Tile};
 use crate::codegen::isa_of;
 use aie_hal::Arch;
 use aie_hal::format::dma_channel::{Direction, DmaChannel};
 use aie_hal::format::register::TileKind;
 use aie_hal::format::stream_switch::Port;
 use std::collections::BTreeMap;
+
+#[cfg(doc)]
+use aie_hal::format::instructions::AheadChannel;
 
 /// Bytes of a word of program memory.
 const PROGRAM_WORD: usize = 16;
@@ -51,6 +54,8 @@ pub struct ArrayProgram {
     grid: Grid,
     tiles: BTreeMap<Tile, TileContents>,
     streams: Vec<Stream>,
+    /// Sources whose tasks may run ahead.
+    ahead: Vec<Source>,
 }
 
 impl ArrayProgram {
@@ -59,7 +64,7 @@ impl ArrayProgram {
     /// # Errors
     /// [`ArrayError::Columns`].
     pub fn new(arch: &Arch, columns: u8) -> Result<Self, ArrayError> {
-        Ok(Self { grid: Grid::new(arch, columns)?, tiles: BTreeMap::new(), streams: Vec::new() })
+        Ok(Self { grid: Grid::new(arch, columns)?, tiles: BTreeMap::new(), streams: Vec::new(), ahead: Vec::new() })
     }
 
     /// The partition.
@@ -311,10 +316,28 @@ impl ArrayProgram {
         Ok(())
     }
 
+    /// Lets the tasks of a source be started before the dispatches in front of theirs have ended ([`AheadChannel`] says what the
+    /// program promises by that). What it sends goes through chains only, which [`ArrayProgram::finish`] checks; that no core takes any of
+    /// it before its own dispatch has begun is for the program to see to.
+    ///
+    /// # Errors
+    /// When there is no such channel, or it is no shim's that sends.
+    pub fn run_ahead(&mut self, source: impl Into<Source>) -> Result<(), ArrayError> {
+        let source @ Source { channel, .. } = source.into();
+        self.grid.channel(channel)?;
+        self.grid.expect(channel.tile, TileKind::Shim, "shim")?;
+        if channel.direction != Direction::MemoryToStream {
+            return Err(ArrayError::Ahead(source));
+        }
+        self.ahead.push(source);
+        Ok(())
+    }
+
     /// Finds ways for the streams and lays everything out in registers.
     ///
     /// # Errors
-    /// When a stream finds no way, an end is used twice or in the wrong role, a chain has no stream, or the PDI gets too large.
+    /// When a stream finds no way, an end is used twice or in the wrong role, a chain has no stream, what runs ahead does not go through
+    /// chains alone, or the PDI gets too large.
     pub fn finish(self) -> Result<Configured, ArrayError> {
         // Tokens leave the array there.
         let tokens: Vec<_> = (0..self.grid.columns()).map(|column| (Tile::new(column, 0), Port::South(0))).collect();
@@ -332,13 +355,15 @@ impl ArrayProgram {
         });
         let controllers = controllers.collect();
         let chains = self.tiles.values().flat_map(|contents| contents.chains.iter().cloned()).collect();
-        let configured =
-            Configured { grid: self.grid, pdi, streams: self.streams, routes, parameters, locks, chains, controllers };
+        let (grid, streams, ahead) = (self.grid, self.streams, Vec::new());
+        let mut configured = Configured { grid, pdi, streams, routes, parameters, locks, chains, controllers, ahead };
         let unconnected = configured.chains.iter().find(|chain| !configured.is_connected(chain.channel));
         unconnected.map_or(Ok(()), |chain| Err(ArrayError::Unconnected(chain.channel)))?;
         // Its descriptors have no header.
         let merged = configured.chains.iter().find(|chain| configured.merged_packet(chain.channel).is_some());
         merged.map_or(Ok(()), |chain| Err(ArrayError::Chained(chain.channel)))?;
+        let ahead = self.ahead.into_iter().map(|source| configured.ahead_channel(source));
+        configured.ahead = ahead.collect::<Result<_, _>>()?;
         Ok(configured)
     }
 

@@ -19,7 +19,8 @@
 //!
 //! A core has no go lock: it waits for the first block of its operand, and then reads its parameters, which were written before
 //! the operand was started. It has to have taken all its weights before it hands over its last result: the token of the result is what tells
-//! the dispatch that its other tasks have ended.
+//! the dispatch that its other tasks have ended. So weights may wait in their rings for a product that has not begun: in joined dispatches
+//! they [run ahead](ArrayProgram::run_ahead). The operand may not, as it is what a core takes its parameters by.
 //!
 //! # With vectors and attention
 //!
@@ -302,6 +303,7 @@ fn connect(array: &mut ArrayProgram, column: u8, shared: Shared) -> Result<(), A
             }
         }
     }
+    array.run_ahead(Operand::Weights.source(shared, column))?;
     array.stream(Channel::send(tile(1), 4), [Channel::receive(shim, 0)])?;
     array.tokens(Channel::receive(shim, 0))?;
     let vectors = shared.vectors.then(|| ElementsCore::leaves(tile(Rings::VECTORS_ROW)));

@@ -4,6 +4,7 @@ use super::super::testing::{Device, aie2};
 use super::super::{ArrayProgram, Configured, Dimension, Dispatch, Region, Ring, Tile};
 use super::*;
 use aie_hal::format::bd::MemTileBd;
+use aie_hal::format::instructions::AheadChannel;
 use rstest::rstest;
 
 const SHIM: Tile = Tile::new(0, 0);
@@ -72,6 +73,33 @@ fn chains_stay_from_dispatch_to_dispatch() {
         assert_eq!(buffers[1..], expected, "{turns} turns");
         assert_eq!(device.locks(MEM, 4), locks());
     }
+}
+
+/// What runs ahead waits in chains, up to the cores: nothing else is in its way.
+#[test]
+fn only_what_goes_through_chains_runs_ahead() {
+    let finished = |channel, chains: &[Channel]| {
+        let mut array = ArrayProgram::new(&aie2(), 1).unwrap();
+        let core = Tile::new(0, 2);
+        let (passed, taken) = (array.ring(MEM, None, 64, 2).unwrap(), array.ring(core, None, 64, 2).unwrap());
+        let rings = [(ARRIVES, passed), (LEAVES[0], passed), (Channel::receive(core, 0), taken)];
+        for (channel, ring) in rings.into_iter().filter(|(channel, _)| chains.contains(channel)) {
+            array.chain(channel, &[Part::linear(ring, WORDS)])?;
+        }
+        array.stream(SOURCE, [ARRIVES])?;
+        array.stream(LEAVES[0], [Channel::receive(core, 0)])?;
+        array.run_ahead(channel)?;
+        array.finish().map(|configured| configured.ahead().to_vec())
+    };
+    let all = [ARRIVES, LEAVES[0], Channel::receive(Tile::new(0, 2), 0)];
+    let expected = AheadChannel { column: 0, channel: 0, packet: None, first_descriptor: 8, descriptors: 4 };
+    assert_eq!(finished(SOURCE, &all), Ok(vec![expected]));
+    for missing in 0..3 {
+        let others: Vec<Channel> = all.iter().enumerate().filter(|(at, _)| *at != missing).map(|(_, c)| *c).collect();
+        assert_eq!(finished(SOURCE, &others), Err(ArrayError::Ahead(SOURCE.into())));
+    }
+    assert_eq!(finished(RESULTS[0], &all), Err(ArrayError::Ahead(RESULTS[0].into())));
+    assert!(matches!(finished(LEAVES[0], &all), Err(ArrayError::Kind { .. })));
 }
 
 /// Each descriptor has its buffer, and the last one leads back to the first.

@@ -24,6 +24,9 @@ use aie_ops::table;
 use aie_ops::{DataType, OpParams, Tensor};
 use rstest::rstest;
 
+#[path = "joined_tests.rs"]
+mod joined;
+
 const COLUMNS: u8 = 4;
 
 /// The array with the program of the types beside a type.
