@@ -67,9 +67,9 @@ impl AheadChannel {
             Instruction::Write { address, .. } | Instruction::MaskWrite { address, .. } => touches(address, 4),
             Instruction::BlockWrite { address, data } => touches(address.into(), 4 * data.len() as u64),
             Instruction::AddressPatch { register, .. } => touches(register, 8),
-            // What a register of the shim says may be about the channel.
+            // What a register of the column says may be about what the channel has sent.
             Instruction::MaskPoll { address, .. } | Instruction::MaskPollBusy { address, .. } => {
-                u32::try_from(address).is_ok_and(|address| tile_location(address).0 == self.column)
+                u32::try_from(address).ok().is_none_or(|address| tile_location(address).0 == self.column)
             }
             Instruction::Sync { direction, column, columns, channel, .. } => {
                 direction == Direction::MemoryToStream
@@ -137,12 +137,17 @@ impl Task {
         })
     }
 
-    /// Whether it is of a channel that may run ahead, and can be started at any time.
-    pub fn is_free_on(&self, of: &AheadChannel) -> bool {
+    /// Whether it is one of the channel like any other: with a descriptor of the channel's, and nothing else depends on it.
+    pub fn is_plain_on(&self, of: &AheadChannel) -> bool {
         !self.is_bound
             && self.direction == Direction::MemoryToStream
-            && (self.column, self.channel, self.packet) == (of.column, of.channel, of.packet)
+            && (self.column, self.channel) == (of.column, of.channel)
             && of.descriptors().contains(&self.descriptor)
+    }
+
+    /// Whether what it sends goes where it may run ahead.
+    pub fn is_of_packet(&self, of: &AheadChannel) -> bool {
+        self.packet == of.packet
     }
 
     /// One of its operations with another descriptor.

@@ -9,8 +9,9 @@
 //!   results are made of its own operands, and what was sent ahead waits behind them where it holds up nothing else. There is no deadlock that
 //!   the parts apart do not have.
 //! - The end of a part is the end of its tasks. Until then their descriptors are in use; what is moved gets another one of the channel's.
-//! - Only whole tasks move, and only such as read what no part writes. All else stays where it is: parameters and locks of cores, and what is
-//!   not recognised as a task. A part that does anything else with the channel or its descriptors nothing goes past, on that channel.
+//! - Only whole tasks move, and only such as read what no part writes; others of the channel keep their place, and what is behind them stays
+//!   behind. So does all else: parameters and locks of cores, and what is not recognised as a task. A part that does anything else with the
+//!   channel or its descriptors nothing goes past, on that channel.
 
 use super::ahead::{AheadChannel, Task, last_wait};
 use super::{HEADER_BYTES, Instruction, InstructionStream, InstructionWriter, address, opcode};
@@ -152,8 +153,8 @@ pub enum JoinFailure {
 /// A part, taken apart.
 struct Planned<'a> {
     operations: Vec<Instruction<'a>>,
-    /// By channel that runs ahead: its tasks. None: nothing is known, and nothing goes past.
-    tasks: Vec<Option<Vec<Task>>>,
+    /// By channel that runs ahead: its tasks, and whether they may. None: nothing is known, and nothing goes past.
+    tasks: Vec<Option<Vec<(Task, bool)>>>,
     /// Where its last wait begins.
     wait: usize,
     is_replaceable: bool,
@@ -171,15 +172,22 @@ impl<'a> Planned<'a> {
         Ok(planned)
     }
 
-    fn tasks_on(&self, channel: &AheadChannel, part: &JoinPart<'_>, own: &[Instruction<'_>]) -> Option<Vec<Task>> {
+    fn tasks_on(
+        &self,
+        channel: &AheadChannel,
+        part: &JoinPart<'_>,
+        own: &[Instruction<'_>],
+    ) -> Option<Vec<(Task, bool)>> {
+        let is_known = part.ahead.contains(channel) && !part.is_replaceable;
         let mut tasks = Vec::new();
         let mut at = 0;
         while let Some(operation) = own.get(at) {
-            let constant = |task: &Task| part.constant.get(usize::from(task.argument)).copied().unwrap_or_default();
-            match Task::at(own, at).filter(|task| task.is_free_on(channel)) {
-                Some(task) if constant(&task) && part.ahead.contains(channel) && !part.is_replaceable => {
+            match Task::at(own, at).filter(|task| is_known && task.is_plain_on(channel)) {
+                Some(task) => {
                     at = task.operations.end;
-                    tasks.push(task);
+                    let is_constant = part.constant.get(usize::from(task.argument)).copied().unwrap_or_default();
+                    let runs_ahead = is_constant && task.is_of_packet(channel);
+                    tasks.push((task, runs_ahead));
                 }
                 _ if channel.is_touched(operation) => return None,
                 _ => at += 1,
@@ -199,8 +207,8 @@ impl<'a> Planned<'a> {
     fn task(&self, at: usize) -> Option<(usize, usize, &Task)> {
         self.tasks.iter().enumerate().find_map(|(channel, tasks)| {
             let tasks = tasks.as_ref()?;
-            let number = tasks.iter().position(|task| task.operations.start == at)?;
-            Some((channel, number, &tasks[number]))
+            let number = tasks.iter().position(|(task, _)| task.operations.start == at)?;
+            Some((channel, number, &tasks[number].0))
         })
     }
 }
@@ -216,13 +224,21 @@ struct Queue {
 
 impl Queue {
     /// The next task, if it can be started in front of the end of part `current`.
-    fn next_ahead(&self, number: usize, parts: &[Planned<'_>], current: usize) -> Option<(usize, usize)> {
+    fn next_ahead<'a>(
+        &self,
+        number: usize,
+        parts: &'a [Planned<'_>],
+        current: usize,
+    ) -> Option<((usize, usize), &'a Task)> {
         parts[current].tasks[number].as_ref()?;
-        let (mut part, mut task) = self.next;
-        while task >= parts.get(part)?.tasks[number].as_ref()?.len() {
-            (part, task) = (part + 1, 0);
-        }
-        (self.started.len() < self.channel.most()).then_some((part, task))
+        let (mut part, mut at) = self.next;
+        let (task, runs_ahead) = loop {
+            match parts.get(part)?.tasks[number].as_ref()?.get(at) {
+                Some(task) => break task,
+                None => (part, at) = (part + 1, 0),
+            }
+        };
+        (*runs_ahead && self.started.len() < self.channel.most()).then_some(((part, at), task))
     }
 
     fn start(
@@ -250,9 +266,8 @@ fn run_ahead(queues: &mut [Queue], parts: &[Planned<'_>], current: usize, writer
     loop {
         let before = count;
         for (number, queue) in queues.iter_mut().enumerate() {
-            let Some((part, task)) = queue.next_ahead(number, parts, current) else { continue };
-            let Some(planned) = parts[part].tasks[number].as_ref().and_then(|tasks| tasks.get(task)) else { continue };
-            queue.start((part, task), &parts[part], planned, writer);
+            let Some((at, task)) = queue.next_ahead(number, parts, current) else { continue };
+            queue.start(at, &parts[at.0], task, writer);
             count += 1;
         }
         if count == before {

@@ -209,20 +209,35 @@ fn without_the_makers_word_parts_follow_each_other() {
     assert_eq!(short(&join(&parts).unwrap().bytes), "p w8:0 o r . p w8:1 o r . p w8:2 o r .");
 }
 
+fn shaped(shape: ShimBd) -> Transfer {
+    Transfer { shape, ..shim(0, Direction::MemoryToStream, 0, 8, 0, 64) }
+}
+
 /// What nothing goes past, in the middle of three products.
 #[rstest]
 #[case::a_token(Transfer { token: true, ..shim(0, Direction::MemoryToStream, 0, 8, 0, 64) })]
 #[case::another_descriptor(shim(0, Direction::MemoryToStream, 0, 5, 0, 64))]
 #[case::its_descriptor_on_another_channel(shim(0, Direction::MemoryToStream, 1, 9, 0, 64))]
-#[case::a_lock(Transfer { shape: ShimBd { acquire: true, ..ShimBd::linear(16, 2) }, ..shim(0, Direction::MemoryToStream, 0, 8, 0, 64) })]
-#[case::a_next_descriptor(Transfer { shape: ShimBd { use_next: true, ..ShimBd::linear(16, 2) }, ..shim(0, Direction::MemoryToStream, 0, 8, 0, 64) })]
-#[case::another_packet(Transfer { shape: ShimBd { enable_packet: true, packet_id: 1, ..ShimBd::linear(16, 2) }, ..shim(0, Direction::MemoryToStream, 0, 8, 0, 64) })]
-#[case::what_is_written(shim(0, Direction::MemoryToStream, 0, 8, 1, 64))]
+#[case::a_lock(shaped(ShimBd { acquire: true, ..ShimBd::linear(16, 2) }))]
+#[case::a_next_descriptor(shaped(ShimBd { use_next: true, ..ShimBd::linear(16, 2) }))]
 fn nothing_goes_past_what_is_not_understood(#[case] form: Transfer) {
     let (streams, ahead) = ([product(0), product_with(1, 1, &form), product(2)], [weights(0)]);
     let parts: Vec<JoinPart<'_>> = streams.iter().map(|stream| part(stream, &ahead)).collect();
     let joined = join(&parts).unwrap();
     assert_eq!(joined.ahead, 0, "{}", short(&joined.bytes));
+}
+
+/// A task that may not run ahead keeps its place; what is behind it can be started in front of the end of its part.
+#[rstest]
+#[case::another_packet(
+    shaped(ShimBd { enable_packet: true, packet_id: 1, ..ShimBd::linear(16, 2) }),
+    "p w8:0 o r . p w8:1 o r w9:2 . p o r ."
+)]
+#[case::what_is_written(shim(0, Direction::MemoryToStream, 0, 8, 1, 64), "p w8:0 o r . p o o r w9:2 . p o r .")]
+fn nothing_goes_past_a_task_that_stays(#[case] form: Transfer, #[case] expected: &str) {
+    let (streams, ahead) = ([product(0), product_with(1, 1, &form), product(2)], [weights(0)]);
+    let parts: Vec<JoinPart<'_>> = streams.iter().map(|stream| part(stream, &ahead)).collect();
+    assert_eq!(short(&join(&parts).unwrap().bytes), expected);
 }
 
 /// A part of the same design with other work, or with more tasks than the channel has descriptors.
