@@ -27,13 +27,14 @@ pub trait Admission: Send + Sync + Debug {
     }
 }
 
-/// Which family makes products with few columns.
+/// Which family makes products with few columns, and what goes with them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Products {
     /// The one that makes all others.
     #[default]
     Product,
-    /// [`families::rings`], where it takes the node; and what a token has beside its products by [`families::rings::vectors`].
+    /// [`families::rings`], where it takes the node; and what a token has beside its products by [`families::rings::vectors`] and
+    /// [`families::rings::attention`].
     Rings,
 }
 

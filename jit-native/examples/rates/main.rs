@@ -1,7 +1,7 @@
 //! How fast native kernels are: cycles of whole dispatches on the emulated array, and of loops from the schedule. The tables of
 //! docs/native-elements.md, native-attention.md and native-products.md are from it.
 //!
-//!     cargo run --release -p aie-jit-native --example rates -- [jnz] [loops] [few] [rings] [many [COLUMNS] [ROWSxELEMENTS]] [elements] [attention] [published]
+//!     cargo run --release -p aie-jit-native --example rates -- [jnz] [loops] [few] [rings] [many [COLUMNS] [ROWSxELEMENTS]] [elements] [attention [KEYS]] [published]
 //!
 //! - `jnz`: kernels whose loops branch back ([`LoopForm::Jnz`]) instead of those with hardware loops.
 //! - `loops`: the loops of products.
@@ -9,7 +9,7 @@
 //! - `rings`: the same products on chains that never end, and their loops.
 //! - `many`: products of models' shapes, or those of the one given, with COLUMNS columns (512 unless given): the share of the
 //!   array's multiply-accumulates.
-//! - `elements`: elements and rows, `attention`: one token.
+//! - `elements`: elements and rows, `attention`: one token with up to KEYS keys (4,096 unless given).
 //! - `published`: what others measured.
 //!
 //! Without arguments everything, which takes minutes. The emulator counts neither bank conflicts nor the latency of memory, nor what
@@ -29,7 +29,8 @@ use std::error::Error;
 fn main() -> Result<(), Box<dyn Error>> {
     let mut given: Vec<String> = std::env::args().skip(1).collect();
     let columns = given.iter().position(|word| word.parse::<usize>().is_ok()).map(|index| given.remove(index));
-    let columns = columns.map_or(Ok(512), |number| number.parse())?;
+    let number = columns.map(|number| number.parse()).transpose()?;
+    let columns = number.unwrap_or(512);
     let shape = given.iter().position(|word| products::SHAPES.iter().any(|(name, _)| name == word));
     let shape = shape.map(|index| given.remove(index));
     let jnz = given.iter().position(|word| word == "jnz").map(|index| given.remove(index));
@@ -50,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "rings" => products::rings(form)?,
             "many" => products::many(form, columns, shape.as_deref())?,
             "elements" => others::elements(form)?,
-            "attention" => others::attention(form)?,
+            "attention" => others::attention(form, number.unwrap_or(4096))?,
             _ => published::print(),
         }
     }

@@ -1,8 +1,10 @@
 //! Elements, rows, and attention.
 
+use crate::device::aie2;
 use crate::zeros::run;
-use aie_jit_native::NativeCompiler;
+use aie_hal::format::instructions::InstructionStream;
 use aie_jit_native::codegen::LoopForm;
+use aie_jit_native::{NativeCompiler, Products};
 use aie_ops::{DataType, Node, OpParams, Tensor};
 use std::error::Error;
 
@@ -50,30 +52,34 @@ fn print(form: LoopForm, node: &Node) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// One layer, one token, f16 and a mask.
-pub fn attention(form: LoopForm) -> Result<(), Box<dyn Error>> {
-    println!("\nAttention, one token");
-    for (model, elements, heads, kv_heads, lengths) in [
-        ("SmolLM2-135M", 64, 9, 3, [256, 1024, 4096].as_slice()),
-        ("Llama-3.2-1B", 64, 32, 8, &[256, 1024]),
-        ("Llama-3.1-8B", 128, 32, 8, &[256, 1024]),
-    ] {
-        for keys in lengths {
-            let cache = Tensor::contiguous(DataType::F16, [elements, *keys, kv_heads, 1]);
-            let mask = Tensor::contiguous(DataType::F16, [*keys, 1, 1, 1]);
-            let sources = vec![f32s([elements, 1, heads, 1]), cache, cache, mask];
-            let scale = 1.0 / (elements as f32).sqrt();
-            let timing = run(
-                &node("FLASH_ATTN_EXT", scale, f32s([elements, heads, 1, 1]), sources),
-                &NativeCompiler::with_loops(form),
-            )?;
-            let bytes = 2 * cache.span_bytes();
-            println!(
-                "  {model} {keys:>5} keys {:>8} cycles, {:.1} bytes of keys and values a cycle; bound: {}",
-                timing.cycles,
-                bytes as f64 / timing.cycles as f64,
-                timing.bound().map(ToString::to_string).unwrap_or_default()
-            );
+/// One layer, one token, f16 in a cache as llama.cpp has it, and a mask: on all cores and, where products are on rings, on one core of
+/// each column.
+pub fn attention(form: LoopForm, longest: usize) -> Result<(), Box<dyn Error>> {
+    for (name, products) in [("on all cores", Products::Product), ("on one core of each column", Products::Rings)] {
+        println!("\nAttention, one token, {name}");
+        for (model, elements, heads, kv_heads) in
+            [("SmolLM2-135M", 64, 9, 3), ("Llama-3.2-1B", 64, 32, 8), ("Llama-3.1-8B", 128, 32, 8)]
+        {
+            for keys in [256, 1024, 4096, 32_768].into_iter().filter(|keys| *keys <= longest) {
+                let cache = Tensor::contiguous(DataType::F16, [elements, keys, kv_heads, 1]);
+                let [nb0, nb1, _, nb3] = cache.nb;
+                let cache = Tensor { nb: [nb0, nb1 * kv_heads, nb1, nb3], ..cache };
+                let mask = Tensor::contiguous(DataType::F16, [keys, 1, 1, 1]);
+                let sources = vec![f32s([elements, 1, heads, 1]), cache, cache, mask];
+                let scale = 1.0 / (elements as f32).sqrt();
+                let node = node("FLASH_ATTN_EXT", scale, f32s([elements, heads, 1, 1]), sources);
+                let compiler = NativeCompiler::with_loops(form).with_products(products);
+                let stream = compiler.build(&node, &aie2())?;
+                let operations = InstructionStream::parse(stream.instructions())?.charged_operations();
+                let timing = run(&node, &compiler)?;
+                let bytes = 2 * cache.span_bytes();
+                println!(
+                    "  {model} {keys:>5} keys {:>8} cycles, {:.1} bytes of keys and values a cycle, {operations} operations; bound: {}",
+                    timing.cycles,
+                    bytes as f64 / timing.cycles as f64,
+                    timing.bound().map(ToString::to_string).unwrap_or_default()
+                );
+            }
         }
     }
     Ok(())

@@ -26,8 +26,9 @@
 //! - [`ArrayProgram`]: what is configured. Streams find their own way through the switches.
 //! - [`Ring`], [`Part`], [`Region`]: buffers in the array, and what of a kernel's arguments goes into them.
 //! - [`Elements`]: the design of all element-wise and row-wise operations. [`Product`]: that of matrix products. [`Rings`]: that of
-//!   products with few columns. [`Passes`]: that of copies.
+//!   products with few columns. [`Attention`]: that of attention on one core in each column. [`Passes`]: that of copies.
 
+mod attention;
 mod balance;
 mod chain;
 mod configuration;
@@ -52,6 +53,7 @@ mod route;
 mod switching;
 mod tile;
 
+pub use attention::{Attention, AttentionColumn, AttentionCore, AttentionRings, Moves};
 pub use configured::Configured;
 pub use contents::{GO_LOCK, Parameters};
 pub use descriptor::Part;

@@ -60,6 +60,11 @@ impl<'a> Emission<'a> {
         x
     }
 
+    /// The lanes of a comparison of another kind: `vmin_ge.bf16`, `vmax_lt.bf16`.
+    pub fn compared_lanes(&mut self, mnemonic: &str, a: Reg, b: Reg) -> Reg {
+        self.compared(mnemonic, a, b).0
+    }
+
     /// Both results of a comparison: lanes and mask.
     fn compared(&mut self, mnemonic: &str, a: Reg, b: Reg) -> (Reg, Reg) {
         let (x, mask) = (self.builder.reg(Class::X), self.builder.reg(Class::Scalar));

@@ -107,34 +107,73 @@ pub fn exp_of_negative_coarse<L: Lanes>(l: &mut L, x: L::Float) -> L::Float {
     let (bits, most) = (l.bits(x), l.word((-SMALLEST).to_bits()));
     let held = l.min_words(bits, most);
     let held = l.float(held);
-    // x log2(e) = n - f, n whole.
-    let [e0, e1] = terms(std::f64::consts::LOG2_E);
-    let (crossed, straight) = (l.pair(e1, e0), l.pair(e0, e1));
-    let whole = l.constant(WHOLE);
     let x = leading(l, held);
-    let scaled = l.multiply(x, crossed);
-    let scaled = l.multiply_add(scaled, x, straight);
-    let shifted = l.sub(whole, scaled);
-    let n = l.sub(shifted, whole);
-    let f = l.add(n, scaled);
-    let f = leading(l, f);
-    // 1 - f q(-f): the signs of odd powers are those of the products.
-    let [cubic, square, linear] = BINARY_COEFFICIENTS;
-    let [first] = terms(cubic.into());
-    let (first, next) = (l.pair(first, 0), l.constant(square));
-    let q = l.multiply_sub(next, first, f);
-    let zero = l.constant(0.0);
-    let q = l.narrow(q, zero);
-    let next = l.constant(linear);
-    let q = l.multiply_sub(next, q, f);
-    let q = l.narrow(q, q);
-    let one = l.constant(1.0);
-    let mantissa = l.multiply_sub(one, q, f);
+    let Binary { shifted, mantissa, .. } = BinaryOf::new(l).of(l, x);
     // The lowest bits of the sum are n.
     let (mantissa, n) = (l.bits(mantissa), l.bits(shifted));
     let exponent = l.shift_left(n, 23);
     let result = l.add_words(mantissa, exponent);
     l.float(result)
+}
+
+/// `e^-x` as `2^n` times a mantissa between 0.7 and 1.42.
+#[derive(Clone, Copy, Debug)]
+pub struct Binary<F> {
+    /// The whole number `n`, and the same plus 1.5 * 2^23, of whose bits it is the lowest ones.
+    pub n: F,
+    shifted: F,
+    /// To 2^-9.
+    pub mantissa: F,
+}
+
+/// What [`BinaryOf::of`] needs in registers: a loop has it made in front.
+#[derive(Clone, Copy, Debug)]
+pub struct BinaryOf<F, P> {
+    whole: F,
+    square: F,
+    linear: F,
+    one: F,
+    zero: F,
+    crossed: P,
+    straight: P,
+    cubic: P,
+}
+
+impl<F: Copy, P: Copy> BinaryOf<F, P> {
+    /// The constants.
+    pub fn new<L: Lanes<Float = F, Pair = P>>(l: &mut L) -> Self {
+        let [e0, e1] = terms(std::f64::consts::LOG2_E);
+        let [cubic, square, linear] = BINARY_COEFFICIENTS;
+        let [cubic] = terms(cubic.into());
+        Self {
+            whole: l.constant(WHOLE),
+            square: l.constant(square),
+            linear: l.constant(linear),
+            one: l.constant(1.0),
+            zero: l.constant(0.0),
+            crossed: l.pair(e1, e0),
+            straight: l.pair(e0, e1),
+            cubic: l.pair(cubic, 0),
+        }
+    }
+
+    /// `e^-x` of a number in two terms.
+    pub fn of<L: Lanes<Float = F, Pair = P>>(&self, l: &mut L, x: P) -> Binary<F> {
+        // x log2(e) = n - f, n whole.
+        let scaled = l.multiply(x, self.crossed);
+        let scaled = l.multiply_add(scaled, x, self.straight);
+        let shifted = l.sub(self.whole, scaled);
+        let n = l.sub(shifted, self.whole);
+        let f = l.add(n, scaled);
+        let f = leading(l, f);
+        // 1 - f q(-f): the signs of odd powers are those of the products.
+        let q = l.multiply_sub(self.square, self.cubic, f);
+        let q = l.narrow(q, self.zero);
+        let q = l.multiply_sub(self.linear, q, f);
+        let q = l.narrow(q, q);
+        let mantissa = l.multiply_sub(self.one, q, f);
+        Binary { n, shifted, mantissa }
+    }
 }
 
 /// `e^x - 1`, with small results as exact as large ones, for x up to 87; larger ones give about e^87.

@@ -2,10 +2,12 @@
 
 #[path = "../mul_mat/device.rs"]
 mod device;
+mod few;
 mod tensors;
 
 use aie_emulator::Timing;
-use aie_jit_native::families;
+use aie_jit_native::families::{self, attention, rings};
+use aie_jit_native::kit::Family;
 use aie_ops::{DataType, Node, OpParams, Tensor, table};
 use device::{Device, aie2};
 use fastrand::Rng;
@@ -138,11 +140,20 @@ fn nmse(found: &[f64], expected: &[f64]) -> f64 {
     error / expected.iter().map(|value| value * value).sum::<f64>()
 }
 
-/// Runs attention on the device; compares it with the definition and the reference kernel.
-fn compare(device: &mut Option<Device>, shape: Shape, operands: &Operands) -> Timing {
+/// On all cores, and on one of each column.
+const FAMILIES: [&Family; 2] = [&attention::FAMILY, &rings::attention::FAMILY];
+
+/// Runs attention on a device for each family, as far as there are devices; compares it with the definition and the reference kernel.
+fn compare(devices: &mut [Option<Device>], shape: Shape, operands: &Operands) {
+    for (device, family) in devices.iter_mut().zip(FAMILIES) {
+        compare_family(device, family, shape, operands);
+    }
+}
+
+fn compare_family(device: &mut Option<Device>, family: &Family, shape: Shape, operands: &Operands) -> Timing {
     let scale = 1.0 / (shape.k as f32).sqrt();
     let node = operands.node(shape, scale);
-    let kernel = families::build(&node, &aie2()).unwrap_or_else(|error| panic!("{error}"));
+    let kernel = (family.build)(&node, &aie2()).unwrap_or_else(|error| panic!("{error}"));
     let device = device.get_or_insert_with(|| Device::new(&kernel));
     let mut buffers: Vec<Vec<u8>> = [&operands.q, &operands.k, &operands.v].map(|data| data.bytes.clone()).into();
     buffers.extend([&operands.mask, &operands.sinks].into_iter().flatten().map(|data| data.bytes.clone()));
@@ -159,14 +170,17 @@ fn compare(device: &mut Option<Device>, shape: Shape, operands: &Operands) -> Ti
     let expected = operands.expected(shape, scale);
     let of_reference = nmse(&floats(&reference), &expected);
     let of_found = nmse(&found, &expected);
-    println!("{shape:?}: NMSE {of_found:e}, of the reference {of_reference:e}; {} cycles", timing.cycles);
+    println!(
+        "{} {shape:?}: NMSE {of_found:e}, of the reference {of_reference:e}; {} cycles",
+        family.name, timing.cycles
+    );
     assert!(of_reference < 1e-6, "the reference: {of_reference:e}");
     assert!(of_found < 1e-4, "NMSE {of_found:e}; found {:?}, expected {:?}", &found[..8], &expected[..8]);
     timing
 }
 
 fn run(shape: Shape, dtype: DataType, mask: bool) {
-    compare(&mut None, shape, &Operands::random(shape, dtype, mask, &mut Rng::with_seed(5)));
+    compare(&mut [None, None], shape, &Operands::random(shape, dtype, mask, &mut Rng::with_seed(5)));
 }
 
 #[rstest]
@@ -192,7 +206,7 @@ fn nothing_attended_to() {
     for key in 0..shape.keys {
         operands.mask.as_mut().unwrap().set_half([key, 0, 0, 0], 0xFC00);
     }
-    compare(&mut None, shape, &operands);
+    compare(&mut [None, None], shape, &operands);
 }
 
 #[rstest]
@@ -203,7 +217,7 @@ fn nothing_attended_to() {
 fn bias_and_cap(#[case] heads: usize, #[case] bias: f32, #[case] cap: f32) {
     let shape = Shape { tokens: 2, ..Shape::of_one_token(32, heads, 1, 80) };
     let operands = Operands::random(shape, DataType::F16, true, &mut Rng::with_seed(13));
-    compare(&mut None, shape, &Operands { bias, cap, ..operands });
+    compare(&mut [None, None], shape, &Operands { bias, cap, ..operands });
 }
 
 #[rstest]
@@ -214,7 +228,7 @@ fn sinks(#[case] shape: Shape, #[case] mask: bool) {
     let mut random = Rng::with_seed(19);
     let operands = Operands::random(shape, DataType::F16, mask, &mut random);
     let sinks = Data::random(Tensor::contiguous(DataType::F32, [shape.heads, 1, 1, 1]), &mut random);
-    compare(&mut None, shape, &Operands { sinks: Some(sinks), ..operands });
+    compare(&mut [None], shape, &Operands { sinks: Some(sinks), ..operands });
 }
 
 /// A soft cap does not need a mask.
@@ -222,7 +236,7 @@ fn sinks(#[case] shape: Shape, #[case] mask: bool) {
 fn cap_without_mask() {
     let shape = Shape::of_one_token(64, 4, 1, 64);
     let operands = Operands::random(shape, DataType::BF16, false, &mut Rng::with_seed(17));
-    compare(&mut None, shape, &Operands { cap: 2.0, ..operands });
+    compare(&mut [None, None], shape, &Operands { cap: 2.0, ..operands });
 }
 
 #[rstest]
@@ -230,16 +244,16 @@ fn types(#[values(DataType::F16, DataType::BF16, DataType::F32)] dtype: DataType
     run(Shape::of_one_token(32, 4, 2, 64), dtype, true);
 }
 
-/// One PDI for all shapes, and nothing that one dispatch leaves behind changes the next.
+/// One PDI of a family for all shapes, and nothing that one dispatch leaves behind changes the next.
 #[test]
 fn dispatches_follow_each_other() {
-    let (mut device, mut random) = (None, Rng::with_seed(9));
+    let (mut devices, mut random) = ([None, None], Rng::with_seed(9));
     for (shape, dtype, mask) in [
         (Shape::of_one_token(32, 4, 1, 64), DataType::F16, true),
         (Shape::of_one_token(64, 2, 2, 80), DataType::BF16, false),
         (Shape { tokens: 2, ..Shape::of_one_token(32, 4, 1, 66) }, DataType::F16, true),
     ] {
-        compare(&mut device, shape, &Operands::random(shape, dtype, mask, &mut random));
+        compare(&mut devices, shape, &Operands::random(shape, dtype, mask, &mut random));
     }
 }
 

@@ -16,12 +16,17 @@ struct With {
 
 /// Attention.
 pub(super) fn cases(_: &Arch) -> Vec<Case> {
+    let sinks = With { mask: true, sinks: true, ..With::default() };
+    without_sinks().into_iter().chain([attention(DataType::F16, 3, 4, 64, sinks)]).collect()
+}
+
+/// Attention without sinks.
+pub(in crate::families) fn without_sinks() -> Vec<Case> {
     let mask = With { mask: true, ..With::default() };
     vec![
         attention(DataType::F16, 1, 6, 144, mask),
         attention(DataType::BF16, 1, 4, 64, With::default()),
         attention(DataType::F32, 2, 4, 66, mask),
-        attention(DataType::F16, 3, 4, 64, With { sinks: true, ..mask }),
         attention(DataType::F16, 2, 4, 80, With { bias: 8.0, cap: 10.0, ..mask }),
     ]
 }

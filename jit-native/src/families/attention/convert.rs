@@ -6,9 +6,8 @@ use super::problem::Cache;
 use crate::codegen::{Address, Class, CoreBuilder, Count, Reg};
 use crate::numerics::{Lanes, product};
 
-/// Bits of 16 of a pair.
-const MAGNITUDE: u32 = 0x7FFF_7FFF;
-const SIGN: u32 = 0x8000_8000;
+/// Bits of a pair of 16 bits that a bf16 has once an f16 was shifted with its sign, of which there are three too many.
+const KEPT: u32 = 0x8FFF_8FFF;
 /// From the mantissa of f16 to that of bf16.
 const SHORTER: i64 = 3;
 /// Vectors of an iteration.
@@ -17,7 +16,7 @@ const VECTORS: i64 = 4;
 const TRANSPOSE: [i64; 2] = [26, 27];
 
 /// Converts a tile of keys or values at `address`, by the number of its type; `count` times 128 elements.
-pub(super) fn tile(b: &mut CoreBuilder, k: Kernel, address: Reg, of: Parameter, count: Parameter) {
+pub(in crate::families) fn tile(b: &mut CoreBuilder, k: Kernel, address: Reg, of: Parameter, count: Parameter) {
     let number = k.parameter(b, of);
     b.choose(number, Cache::ALL.len() as u32, |b, number| {
         let count = k.count(b, count, 1);
@@ -30,7 +29,7 @@ pub(super) fn tile(b: &mut CoreBuilder, k: Kernel, address: Reg, of: Parameter, 
 }
 
 /// Converts the mask of all tokens.
-pub(super) fn mask(b: &mut CoreBuilder, k: Kernel, address: Reg) {
+pub(in crate::families) fn mask(b: &mut CoreBuilder, k: Kernel, address: Reg) {
     let count = k.count(b, Parameter::MaskConversions, 1);
     halves(b, k, address, count, 1);
 }
@@ -38,26 +37,20 @@ pub(super) fn mask(b: &mut CoreBuilder, k: Kernel, address: Reg) {
 /// f16 to bf16 that are smaller by 2^112.
 fn halves(b: &mut CoreBuilder, k: Kernel, address: Reg, count: Count, vectors: i64) {
     let (from, to) = (k.pointer(b, k.cache, address), k.pointer(b, k.placed, address));
-    let [magnitude, sign] = [MAGNITUDE, SIGN].map(|word| {
-        let (scalar, vector) = (b.scalar(word.into()), b.reg(Class::X));
-        b.broadcast(32, vector, scalar);
-        vector
-    });
+    let (word, kept) = (b.scalar(KEPT.into()), b.reg(Class::X));
+    b.broadcast(32, kept, word);
     let (none, shorter) = (b.reg(Class::Shift), b.reg(Class::Shift));
     b.constant_into(none, 0);
     b.constant_into(shorter, SHORTER);
     b.name_loop(if vectors == 1 { "mask of f16" } else { "f16" });
     b.repeat(count, |b| {
-        let loaded: Vec<Reg> = (0..vectors).map(|index| words(b, from, 64 * index)).collect();
-        for (index, x) in loaded.into_iter().enumerate() {
-            let [size, signs, rounded, result] = [(); 4].map(|()| b.reg(Class::X));
-            let wide = b.reg(Class::Acc1024);
-            b.emit("vband", [size, x, magnitude]);
-            b.emit("vband", [signs, x, sign]);
-            b.emit("vups.s32.s16", [wide, size, none]);
-            b.emit("vsrs.s16.s32", [rounded, wide, shorter]);
-            b.emit("vbor", [result, rounded, signs]);
-            b.store(result, to, Address::At(64 * index as i64));
+        for index in 0..vectors {
+            let x = words(b, from, 64 * index);
+            let (wide, shifted, result) = (b.reg(Class::Acc1024), b.reg(Class::X), b.reg(Class::X));
+            b.emit("vups.s32.s16", [wide, x, none]);
+            b.emit("vsrs.s16.s32", [shifted, wide, shorter]);
+            b.emit("vband", [result, shifted, kept]);
+            b.store(result, to, Address::At(64 * index));
         }
         b.advance(from, 64 * vectors);
         b.advance(to, 64 * vectors);
@@ -79,7 +72,7 @@ fn round(b: &mut CoreBuilder, k: Kernel, address: Reg, count: Count) {
 }
 
 /// Multiplies the queries of four heads at `source` with the factor, rounds them and puts them to `target` as blocks.
-pub(super) fn queries(b: &mut CoreBuilder, k: Kernel, source: Reg, target: Reg) {
+pub(in crate::families) fn queries(b: &mut CoreBuilder, k: Kernel, source: Reg, target: Reg) {
     let query_bytes = k.modifier(b, Parameter::QueryBytes);
     let mut heads = vec![k.pointer(b, k.queries, source)];
     for index in 1..4 {

@@ -5,36 +5,33 @@ use super::machine::Machine;
 use super::memory::{ARENA, CORES, lock};
 use super::parameters::Parameters;
 use super::plan::{Item, Sizes, Tiling};
-use super::problem::{Cache, Operand, Problem};
+use super::problem::{Operand, Problem};
 use crate::array::{ArrayError, Dimension, Dispatch, OWN_MEMORY, Part, ProductColumn, Region, Ring};
-use crate::numerics::terms;
 
 /// Positions of the arguments; those of mask and result are the problem's.
-const QUERIES: u16 = 0;
-const KEYS: u16 = 1;
-const CACHED: u16 = 2;
+pub(in crate::families) const QUERIES: u16 = 0;
+pub(in crate::families) const KEYS: u16 = 1;
+pub(in crate::families) const CACHED: u16 = 2;
 
-/// Rows and elements of the matrix unit's operands, in words of bf16: a row of a block of keys is 8 elements, of values 4.
-const KEY_BLOCK: usize = 8;
-const KEY_ROWS: usize = 16;
-const VALUE_BLOCK: usize = 4;
+/// Elements of a row of the matrix unit's operands: of a block of keys, and of values.
+pub(in crate::families) const KEY_BLOCK: usize = 8;
+pub(in crate::families) const VALUE_BLOCK: usize = 4;
 /// Words of the sinks of four heads, which cores get four times over; their room behind the queries in a mem tile.
 const SINKS: usize = 16;
 const SINKS_BYTES: usize = 4 * SINKS;
-const VALUE_ROWS: usize = 8;
 
 /// Memory of a tile, handed out from the front.
-struct Arena(u32);
+pub(in crate::families) struct Arena(pub u32);
 
 impl Arena {
-    fn take(&mut self, bytes: usize) -> u32 {
+    pub fn take(&mut self, bytes: usize) -> u32 {
         let address = self.0;
         self.0 += bytes.next_multiple_of(64) as u32;
         address
     }
 
     /// A ring in the tile of `like` with two locks from `lock` on.
-    fn ring(&mut self, like: Ring, lock: u8, bytes: usize, depth: usize) -> Ring {
+    pub fn ring(&mut self, like: Ring, lock: u8, bytes: usize, depth: usize) -> Ring {
         let stride = bytes.next_multiple_of(64);
         let capacity = (stride * depth) as u32;
         let address = self.take(stride * depth);
@@ -102,13 +99,13 @@ pub(super) fn stream(machine: &Machine, problem: &Problem, tiling: Tiling) -> Re
     dispatch.finish()
 }
 
-fn dimensions<const N: usize>(sizes: [(usize, usize); N]) -> Vec<Dimension> {
+pub(in crate::families) fn dimensions<const N: usize>(sizes: [(usize, usize); N]) -> Vec<Dimension> {
     sizes.into_iter().map(|(size, step)| Dimension::new(size as u64, step as u64)).collect()
 }
 
 impl<'a> Work<'a> {
     fn new(problem: &'a Problem, tiling: Tiling, items: &'a [Item], column: &'a ProductColumn) -> Self {
-        let sizes = Sizes::new(problem, tiling);
+        let sizes = Sizes::new(problem, tiling.keys, tiling.units);
         let mut arena = Arena(0);
         let ring = column.operand.0;
         let (units, of_core) = (tiling.units, |core: usize| 2 * core as u8);
@@ -209,21 +206,11 @@ impl<'a> Work<'a> {
             let (k, v) = (problem.k, problem.v);
             let row = k.words();
             let block = KEY_BLOCK * k.cache.bytes() / 4;
-            let order = dimensions([
-                (block, 1),
-                (KEY_ROWS, row),
-                (row / block, block),
-                (tiling.keys / KEY_ROWS, KEY_ROWS * row),
-            ]);
+            let order = dimensions([(block, 1), (tiling.keys, row), (row / block, block)]);
             let mut parts = vec![Part::strided(memory.keys[core], 0, &order)];
             let row = v.words();
             let block = VALUE_BLOCK * v.cache.bytes() / 4;
-            let order = dimensions([
-                (block, 1),
-                (VALUE_ROWS, row),
-                (row / block, block),
-                (tiling.keys / VALUE_ROWS, VALUE_ROWS * row),
-            ]);
+            let order = dimensions([(block, 1), (tiling.keys, row), (row / block, block)]);
             parts.push(Part::strided(memory.values[core], 0, &order));
             parts.extend(memory.mask.map(|rings| Part::linear(rings[core], self.mask_bytes() as u64 / 4)));
             dispatch.run(self.column.parts[core].weights.1, &parts, self.runs())?;
@@ -300,21 +287,9 @@ impl<'a> Work<'a> {
             parts.push(Part::strided(memory.result, VALUES, &values));
         }
         dispatch.run(channels.result.1, &parts, items)?;
-        dispatch.start(channels.tile, &self.parameters(&memory, core).words(&self.slopes()))?;
+        let slopes: Vec<_> = self.items.iter().map(|item| problem.slopes(item.head)).collect();
+        dispatch.start(channels.tile, &self.parameters(&memory, core).words(&slopes))?;
         Ok(())
-    }
-
-    /// For each item, what the mask is multiplied with, for four heads: as bf16, two in a word.
-    fn slopes(&self) -> Vec<[u32; 2]> {
-        let Self { problem, items, .. } = self;
-        let pair = |head: usize| {
-            let [low, high] = [0, 1].map(|next| {
-                let [slope] = terms(problem.slope(head + next) * 2f64.powi(Cache::F16.missing_exponent()));
-                u32::from(slope)
-            });
-            high << 16 | low
-        };
-        items.iter().map(|item| [pair(item.head), pair(item.head + 2)]).collect()
     }
 
     fn core_memory(&self, core: usize) -> CoreMemory {
@@ -337,57 +312,24 @@ impl<'a> Work<'a> {
 
     fn parameters(&self, memory: &CoreMemory, core: usize) -> Parameters {
         let Self { problem, tiling, sizes, .. } = self;
-        let (keys, k, v) = (tiling.keys, problem.k, problem.v);
+        let keys = tiling.keys;
         let first = |ring: &Ring| OWN_MEMORY + ring.address;
         let both = |ring: &Ring| 2 * first(ring) + u32::from(ring.depth - 1) * ring.stride;
-        let twice = |bf16: u16| u32::from(bf16) << 16 | u32::from(bf16);
-        // An exponent that is missing in all products of scores is put into the queries.
-        let power = |exponent: i32| 2f64.powi(exponent);
-        // A soft cap is made of sigmoids, of twice the score and without the cap.
-        let scale = problem.cap.map_or(f64::from(problem.scale), |cap| 2.0 * f64::from(problem.scale) / f64::from(cap));
-        let [high, low] = terms(scale * power(k.cache.missing_exponent()));
-        let [exponent] = terms(power(v.cache.missing_exponent()));
         // Where this core's first tile begins, less where the last one may: what is beyond are keys that others have.
         let skip = (core * keys) as i64 - (problem.keys - keys) as i64;
         let mask = memory.mask.unwrap_or(memory.keys);
         Parameters {
             items: self.items.len() as u32,
             tiles: tiling.tiles as u32,
-            units: tiling.units as u32,
-            groups: (keys / 16) as u32,
-            eights: (keys / 8) as u32,
-            fours: (keys / 4) as u32,
-            key_steps: (k.elements / 8) as u32,
-            query_steps: (k.elements / 16) as u32,
-            value_groups: (v.elements / 16) as u32,
-            value_fours: (v.elements / 4) as u32,
-            value_step: (16 * v.elements) as u32,
-            key_conversions: (keys * k.elements / 128) as u32,
-            value_conversions: (keys * v.elements / 128) as u32,
             mask_conversions: (sizes.mask / 64) as u32,
-            key_type: k.cache.number(),
-            value_type: v.cache.number(),
-            has_mask: memory.mask.is_some().into(),
-            mask_early: (memory.mask.is_some() && problem.cap.is_none()).into(),
-            mask_late: (memory.mask.is_some() && problem.cap.is_some()).into(),
-            has_cap: problem.cap.is_some().into(),
-            cap: problem.cap.map_or(0, |cap| (2.0 * cap).to_bits()),
             mask_bytes: (2 * keys) as u32,
             skip: skip as u32,
             skip_step: (CORES * keys) as u32,
             joins: (core == 0).into(),
             begins: (core == 0 && problem.sinks.is_none()).into(),
-            has_sinks: problem.sinks.is_some().into(),
-            query_bytes: (4 * k.elements) as u32,
-            queries_bytes: sizes.queries as u32,
-            converted_bytes: sizes.converted as u32,
             converted: OWN_MEMORY + memory.converted,
-            factor_high: twice(high),
-            factor_low: twice(low),
-            exponent: twice(exponent),
             scores: OWN_MEMORY + memory.scores,
             exponentials: OWN_MEMORY + memory.exponentials,
-            state_bytes: sizes.state as u32,
             keys_first: first(&memory.keys),
             keys_both: both(&memory.keys),
             values_first: first(&memory.values),
@@ -398,6 +340,7 @@ impl<'a> Work<'a> {
             part: first(&memory.part),
             arriving: first(&memory.arriving),
             result: first(&memory.result),
+            ..Parameters::of(problem, sizes, keys, tiling.units)
         }
     }
 

@@ -7,7 +7,7 @@ use crate::numerics::{Aie2, Emission, Lanes};
 
 /// Parts of a core's memory, and registers that hold the same everywhere.
 #[derive(Clone, Copy)]
-pub(super) struct Kernel {
+pub(in crate::families) struct Kernel {
     pub parameters: AliasRegion,
     /// Queries as they arrive, and in bf16.
     pub queries: AliasRegion,
@@ -19,6 +19,8 @@ pub(super) struct Kernel {
     pub exponentials: AliasRegion,
     /// Maximum, sum and values: of this core, and joined; what other cores send.
     pub state: AliasRegion,
+    /// Values of a state that replace those that the same loop reads.
+    pub scaled: AliasRegion,
     pub arriving: AliasRegion,
     /// The configuration word of matrix products.
     pub matrix: Reg,
@@ -26,16 +28,67 @@ pub(super) struct Kernel {
 }
 
 /// Where a unit's state has what.
-pub(super) const SUM: i64 = 64;
-pub(super) const VALUES: u32 = 128;
+pub(in crate::families) const SUM: i64 = 64;
+pub(in crate::families) const VALUES: u32 = 128;
 /// A maximum that any score exceeds, and what stands in for the scores of keys that do not count.
-pub(super) const LOWEST: f32 = -1e30;
+pub(in crate::families) const LOWEST: f32 = -1e30;
 
-pub(super) const SIGN: u32 = 0x8000_0000;
+pub(in crate::families) const SIGN: u32 = 0x8000_0000;
 /// `T32_4x4`: 16 words as four rows of four, transposed.
 const TRANSPOSE_WORDS: i64 = 34;
 
 impl Kernel {
+    /// The registers that all parts use. To be written once, where the program begins.
+    pub fn new(b: &mut CoreBuilder) -> Self {
+        let configuration = Aie2::new(b);
+        Self {
+            parameters: b.region("parameters"),
+            queries: b.region("arriving queries"),
+            converted: b.region("queries"),
+            cache: b.region("keys, values, mask"),
+            placed: b.region("converted in place"),
+            scores: b.region("scores"),
+            exponentials: b.region("exponentials"),
+            state: b.region("state"),
+            scaled: b.region("values scaled in place"),
+            arriving: b.region("parts"),
+            matrix: b.scalar(CoreBuilder::MATRIX_BF16.into()),
+            configuration,
+        }
+    }
+
+    /// The other buffer of two: their sum less this one.
+    pub fn other(self, b: &mut CoreBuilder, buffer: Reg, both: Parameter) {
+        let both = self.parameter(b, both);
+        b.emit("sub", [buffer, both, buffer]);
+    }
+
+    /// A number of times, with addresses that each move on by a number of bytes.
+    pub fn each(
+        self,
+        b: &mut CoreBuilder,
+        count: Parameter,
+        addresses: &[(Reg, Parameter)],
+        body: impl FnOnce(&mut CoreBuilder, &[Reg]),
+    ) {
+        let moving: Vec<Reg> = addresses
+            .iter()
+            .map(|(address, _)| {
+                let moving = b.reg(Class::Scalar);
+                b.mov(moving, *address);
+                moving
+            })
+            .collect();
+        let count = self.count(b, count, 1);
+        b.repeat(count, |b| {
+            body(b, &moving);
+            for (address, (_, bytes)) in moving.iter().zip(addresses) {
+                let bytes = self.parameter(b, *bytes);
+                b.emit("add", [*address, *address, bytes]);
+            }
+        });
+    }
+
     /// A parameter in a new scalar.
     pub fn parameter(self, b: &mut CoreBuilder, parameter: Parameter) -> Reg {
         let target = b.reg(Class::Scalar);
@@ -89,21 +142,21 @@ impl Kernel {
 }
 
 /// A vector of words at an address.
-pub(super) fn words(b: &mut CoreBuilder, pointer: Reg, at: i64) -> Reg {
+pub(in crate::families) fn words(b: &mut CoreBuilder, pointer: Reg, at: i64) -> Reg {
     let vector = b.reg(Class::X);
     b.load(vector, pointer, Address::At(at));
     vector
 }
 
 /// A vector of numbers at an address.
-pub(super) fn numbers(b: &mut CoreBuilder, pointer: Reg, at: i64) -> Reg {
+pub(in crate::families) fn numbers(b: &mut CoreBuilder, pointer: Reg, at: i64) -> Reg {
     let vector = b.reg(Class::Acc512);
     b.load(vector, pointer, Address::At(at));
     vector
 }
 
 /// Words whose order as signed integers is that of the numbers; and back.
-pub(super) fn ordered(l: &mut Emission<'_>, x: Reg) -> Reg {
+pub(in crate::families) fn ordered(l: &mut Emission<'_>, x: Reg) -> Reg {
     let (sign, zero) = (l.word(SIGN), l.word(0));
     let turned = l.sub_words(sign, x);
     let negative = l.less(x, zero);
@@ -111,14 +164,14 @@ pub(super) fn ordered(l: &mut Emission<'_>, x: Reg) -> Reg {
 }
 
 /// The lanes from `bytes` on, then those before.
-pub(super) fn rotated(l: &mut Emission<'_>, x: Reg, bytes: i64) -> Reg {
+pub(in crate::families) fn rotated(l: &mut Emission<'_>, x: Reg, bytes: i64) -> Reg {
     let (shift, turned) = (l.builder.scalar(bytes), l.builder.reg(Class::X));
     l.builder.emit("vshift", [turned, x, x, shift]);
     turned
 }
 
 /// From lanes that are heads four times over to lanes that are each head four times.
-pub(super) fn by_head(l: &mut Emission<'_>, x: Reg) -> Reg {
+pub(in crate::families) fn by_head(l: &mut Emission<'_>, x: Reg) -> Reg {
     let bits = l.bits(x);
     let (mode, turned) = (l.builder.scalar(TRANSPOSE_WORDS), l.builder.reg(Class::X));
     l.builder.shuffle(turned, bits, bits, mode);

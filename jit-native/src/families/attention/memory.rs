@@ -5,8 +5,8 @@ use super::parameters::{OFFSET, WORDS};
 /// Cores of a column.
 pub(super) const CORES: usize = 4;
 /// A core's memory behind its parameters.
-pub(super) const ARENA: u32 = OFFSET + 4 * WORDS;
-pub(super) const ARENA_BYTES: usize = 0x1_0000 - ARENA as usize;
+pub(in crate::families) const ARENA: u32 = OFFSET + 4 * WORDS;
+pub(in crate::families) const ARENA_BYTES: usize = 0x1_0000 - ARENA as usize;
 pub(super) const MEM_TILE_BYTES: usize = 0x8_0000;
 
 /// Locks of a core's rings: the first of two, for empty and full buffers. The first three are those of the design.

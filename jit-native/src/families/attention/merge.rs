@@ -2,7 +2,7 @@
 
 use super::emit::{Kernel, SIGN, SUM, VALUES, by_head, numbers, ordered, rotated, words};
 use super::parameters::Parameter;
-use super::softmax::SAME_HEAD;
+use super::softmax::{SAME_HEAD, multiply_values};
 use crate::codegen::{Address, CoreBuilder, Reg};
 use crate::numerics::{Lanes, exponential, product, quotient};
 
@@ -10,7 +10,7 @@ use crate::numerics::{Lanes, exponential, product, quotient};
 const MASKED: f32 = -60_000.0;
 
 /// Adds the part at `part` to the state at `state`.
-pub(super) fn join(b: &mut CoreBuilder, k: Kernel, part: Reg, state: Reg) {
+pub(in crate::families) fn join(b: &mut CoreBuilder, k: Kernel, part: Reg, state: Reg) {
     let (from, to) = (k.pointer(b, k.arriving, part), k.pointer(b, k.state, state));
     let (theirs, ours) = (words(b, from, 0), words(b, to, 0));
     let mut l = k.lanes(b);
@@ -51,7 +51,7 @@ pub(super) fn join(b: &mut CoreBuilder, k: Kernel, part: Reg, state: Reg) {
 }
 
 /// Divides the values of the state at `state` by the sums of their heads; all of it is 0 where all keys are masked.
-pub(super) fn divide(b: &mut CoreBuilder, k: Kernel, state: Reg) {
+pub(in crate::families) fn divide(b: &mut CoreBuilder, k: Kernel, state: Reg) {
     let at = k.pointer(b, k.state, state);
     let mut sum = numbers(b, at, SUM);
     let mut l = k.lanes(b);
@@ -70,14 +70,6 @@ pub(super) fn divide(b: &mut CoreBuilder, k: Kernel, state: Reg) {
     let share = l.float(share);
     let share = by_head(&mut l, share);
     let share = product::both_orders(&mut l, share);
-    b.advance(at, i64::from(VALUES));
-    let count = k.count(b, Parameter::ValueFours, 4);
     b.name_loop("values divided");
-    b.repeat(count, |b| {
-        let value = numbers(b, at, 0);
-        let mut l = k.lanes(b);
-        let value = product::leading(&mut l, value);
-        let value = product::product2(&mut l, value, share);
-        b.store(value, at, Address::Then(64));
-    });
+    multiply_values(b, k, at, share);
 }

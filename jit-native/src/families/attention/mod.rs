@@ -19,7 +19,7 @@
 //! Keys and values stream once through the shims for four heads of queries. A unit of work is a token with four heads that share
 //! a head of keys: the second operand of the matrix unit (8 elements x 4 heads) when scores are computed, and the first one (4 heads
 //! x 8 keys) when values are summed. Blocks of keys (4 keys x 8 elements) and of values (8 keys x 4 elements) are picked from rows
-//! by the mem tile's channels; no core shuffles them. Each core keeps a running maximum and sum (online softmax) of its tiles. In
+//! by the mem tile's channels: a few elements of all keys of a tile, then the next few. No core shuffles them. Each core keeps a running maximum and sum (online softmax) of its tiles. In
 //! the end the parts of the four cores go through the mem tile to core 0, which joins them; so a context is spread over four
 //! cores, and heads are spread over columns.
 //!
@@ -46,28 +46,28 @@
 //! # What bounds it
 //!
 //! A column streams 4 bytes a cycle and channel: T x (bytes of a row) cycles for T keys of each of its four cores, 8,192 for
-//! 64 keys of 64 f16. In this time a core converts the tile (1,024), computes 4 x 64 scores and exponentials (about 1,500), scales
-//! and sums (about 900). With short contexts what counts is the first tile's way and the end of an item: 3,000 cycles in core 0.
+//! 64 keys of 64 f16. In this time a core converts the tile (1,170), computes 4 x 64 scores and exponentials (about 1,300) and
+//! sums (about 600). With short contexts what counts is the first tile's way and the end of an item: 3,000 cycles in core 0.
 //!
 //! # What is not taken
 //!
 //! Heads whose elements are no multiples of 16; fewer than 16 keys; quantised keys and values; sinks with a soft cap; an odd number of keys with a
 //! mask; masks that differ by head; ALiBi with a bias above 8.
 
-mod cases;
-mod convert;
-mod dispatch;
-mod emit;
+pub(in crate::families) mod cases;
+pub(in crate::families) mod convert;
+pub(in crate::families) mod dispatch;
+pub(in crate::families) mod emit;
 mod machine;
-mod memory;
-mod merge;
-mod parameters;
-mod plan;
-mod problem;
-mod program;
-mod scores;
-mod softmax;
-mod values;
+pub(in crate::families) mod memory;
+pub(in crate::families) mod merge;
+pub(in crate::families) mod parameters;
+pub(in crate::families) mod plan;
+pub(in crate::families) mod problem;
+pub(in crate::families) mod program;
+pub(in crate::families) mod scores;
+pub(in crate::families) mod softmax;
+pub(in crate::families) mod values;
 
 use crate::array::Memo;
 use crate::kit::{Family, NativeError, isa_for};

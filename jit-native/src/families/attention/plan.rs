@@ -10,8 +10,8 @@ const MOST_ITEMS: usize = 16;
 /// Words that the descriptor of a core moves.
 const MOST_CORE_WORDS: usize = 16383;
 /// Keys of a tile, tokens of an item.
-const TILES: [usize; 4] = [64, 48, 32, 16];
-const MOST_UNITS: usize = 8;
+pub(in crate::families) const TILES: [usize; 4] = [64, 48, 32, 16];
+pub(in crate::families) const MOST_UNITS: usize = 8;
 /// Cycles, about, as the emulator counts them with one token: of a tile, of four keys, of four elements of values; of the end of an
 /// item, and of four elements of values then.
 const TILE_CYCLES: usize = 700;
@@ -25,9 +25,16 @@ const CONVERSION_CYCLES: usize = 16;
 const GROUP_CYCLES: usize = 60;
 const STEP_CYCLES: usize = 5;
 
+/// Cycles of the products of a token with a tile.
+pub(in crate::families) fn product_cycles(problem: &Problem, keys: usize) -> usize {
+    let (k, v) = (problem.k, problem.v);
+    keys / 16 * (GROUP_CYCLES + k.elements / 8 * STEP_CYCLES)
+        + v.elements / 16 * (GROUP_CYCLES + keys / 8 * STEP_CYCLES)
+}
+
 /// How items are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tiling {
+pub(in crate::families) struct Tiling {
     /// Keys of a tile.
     pub keys: usize,
     /// Tiles of each core.
@@ -38,7 +45,7 @@ pub(super) struct Tiling {
 
 /// What a column computes with one pass over keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Item {
+pub(in crate::families) struct Item {
     pub batch: usize,
     /// First head of queries, and the first token.
     pub head: usize,
@@ -47,7 +54,7 @@ pub(super) struct Item {
 
 /// Bytes of a core's memory, one after the other; all multiples of 64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sizes {
+pub(in crate::families) struct Sizes {
     /// A tile of keys, of values, of the mask for all tokens.
     pub keys: usize,
     pub values: usize,
@@ -62,8 +69,8 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    pub fn new(problem: &Problem, tiling: Tiling) -> Self {
-        let Tiling { keys, units, .. } = tiling;
+    /// For tiles of `keys` keys and items of `units` tokens.
+    pub fn new(problem: &Problem, keys: usize, units: usize) -> Self {
         let mask = if problem.mask.is_some() { (2 * keys * units).next_multiple_of(64) } else { 0 };
         Self {
             keys: keys * problem.k.words() * 4,
@@ -93,8 +100,8 @@ impl Sizes {
 
 impl Tiling {
     fn fits(self, problem: &Problem) -> bool {
-        let sizes = Sizes::new(problem, self);
-        let Self { units, .. } = self;
+        let Self { keys, units, .. } = self;
+        let sizes = Sizes::new(problem, keys, units);
         let most = sizes.keys.max(sizes.values).max(units * sizes.state).max(units * sizes.queries);
         self.tiles <= MOST_RUNS
             && most <= 4 * MOST_CORE_WORDS
@@ -109,8 +116,7 @@ impl Tiling {
         let streamed = CORES * keys * k.words().max(v.words());
         let delivered = keys * (k.words() + v.words());
         let converted = keys * (k.elements + v.elements) / 128 * CONVERSION_CYCLES;
-        let products = keys / 16 * (GROUP_CYCLES + k.elements / 8 * STEP_CYCLES)
-            + v.elements / 16 * (GROUP_CYCLES + keys / 8 * STEP_CYCLES);
+        let products = product_cycles(problem, keys);
         let each = TILE_CYCLES + keys / 4 * FOUR_KEYS_CYCLES + v.elements / 4 * SCALE_CYCLES + products;
         let core = converted + units * each;
         let items = problem.item_count(self).div_ceil(columns);

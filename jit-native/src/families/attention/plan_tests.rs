@@ -70,7 +70,7 @@ fn tilings_fit() {
             for tokens in [1, 4, 16] {
                 let problem = problem(elements, tokens, [8, 2], 1024, dtype);
                 let tiling = problem.tiling(4).unwrap_or_else(|error| panic!("{error}"));
-                let sizes = Sizes::new(&problem, tiling);
+                let sizes = Sizes::new(&problem, tiling.keys, tiling.units);
                 assert!(sizes.core_bytes(tiling.units) <= ARENA_BYTES);
                 assert!(sizes.mem_tile_bytes(tiling.units) <= MEM_TILE_BYTES);
                 let all = [sizes.keys, sizes.values, sizes.queries, sizes.converted, sizes.state];

@@ -1,11 +1,12 @@
 //! What a node asks for, if the family takes it.
 
 use crate::families::elements::scores::slope;
+use crate::numerics::terms;
 use aie_ops::{DataType, Node, Tensor};
 
 /// A type of keys or values that the cores turn into bf16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cache {
+pub(in crate::families) enum Cache {
     F16,
     Bf16,
     F32,
@@ -42,7 +43,7 @@ impl Cache {
 
 /// Keys or values. Strides are in bytes, from dimension 1 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Operand {
+pub(in crate::families) struct Operand {
     pub cache: Cache,
     /// Elements of a row.
     pub elements: usize,
@@ -60,7 +61,7 @@ impl Operand {
 
 /// The mask: bytes from token to token and from batch to batch, and the number of batches that it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mask {
+pub(in crate::families) struct Mask {
     pub token: usize,
     pub batch: usize,
     pub batches: usize,
@@ -70,7 +71,7 @@ pub(super) struct Mask {
 
 /// Attention with everything that the array has to know.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Problem {
+pub(in crate::families) struct Problem {
     pub tokens: usize,
     /// Heads of queries.
     pub heads: usize,
@@ -97,7 +98,7 @@ pub(super) struct Problem {
 
 /// What heads are a multiple of: queries are transposed 16 elements at a time, values summed 16 at a time.
 const UNIT: usize = 16;
-pub(super) const LEAST_KEYS: usize = 16;
+pub(in crate::families) const LEAST_KEYS: usize = 16;
 /// A mask of minus infinity is -65,536 times the slope: -256 with the least slope of the largest bias.
 const MOST_BIAS: f32 = 8.0;
 const CAPS: std::ops::Range<f32> = 1e-3..1e4;
@@ -194,6 +195,17 @@ impl Problem {
     /// What a head multiplies the mask with. Heads beyond the last are the unused ones of the last four.
     pub fn slope(&self, head: usize) -> f64 {
         self.bias.map_or(1.0, |bias| f64::from(slope(bias, self.heads, head.min(self.heads - 1))))
+    }
+
+    /// What the mask of four heads is multiplied with: as bf16, two in a word.
+    pub fn slopes(&self, head: usize) -> [u32; 2] {
+        [head, head + 2].map(|head| {
+            let [low, high] = [0, 1].map(|next| {
+                let [slope] = terms(self.slope(head + next) * 2f64.powi(Cache::F16.missing_exponent()));
+                u32::from(slope)
+            });
+            high << 16 | low
+        })
     }
 
     /// Heads of queries for one head of keys.

@@ -5,57 +5,37 @@ use super::memory::lock;
 use super::parameters::{Parameter, SLOPES, SLOPES_STEP};
 use super::{convert, merge, scores, softmax, values};
 use crate::array::{GO_LOCK, OWN_LOCKS, OWN_MEMORY};
-use crate::codegen::{Class, CoreBuilder, CoreError, CoreProgram, Count, LoopForm, Reg};
-use crate::numerics::Aie2;
+use crate::codegen::{CoreBuilder, CoreError, CoreProgram, Count, LoopForm, Reg};
 use aie_isa::Isa;
 
 /// Cores whose parts are joined.
 const PARTS: u32 = 4;
 
-fn acquire_full(b: &mut CoreBuilder, ring: u8) {
+pub(in crate::families) fn acquire_full(b: &mut CoreBuilder, ring: u8) {
     b.acquire(OWN_LOCKS + ring + 1, -1);
 }
 
-fn release_empty(b: &mut CoreBuilder, ring: u8) {
+pub(in crate::families) fn release_empty(b: &mut CoreBuilder, ring: u8) {
     b.release(OWN_LOCKS + ring, 1);
 }
 
-fn acquire_empty(b: &mut CoreBuilder, ring: u8) {
+pub(in crate::families) fn acquire_empty(b: &mut CoreBuilder, ring: u8) {
     b.acquire(OWN_LOCKS + ring, -1);
 }
 
-fn release_full(b: &mut CoreBuilder, ring: u8) {
+pub(in crate::families) fn release_full(b: &mut CoreBuilder, ring: u8) {
     b.release(OWN_LOCKS + ring + 1, 1);
 }
 
 /// The program of every core of the family.
 pub(super) fn program(isa: &'static Isa, loops: LoopForm) -> Result<CoreProgram, CoreError> {
     let mut b = CoreBuilder::new(isa);
-    let configuration = Aie2::new(&mut b);
-    let kernel = Kernel {
-        parameters: b.region("parameters"),
-        queries: b.region("arriving queries"),
-        converted: b.region("queries"),
-        cache: b.region("keys, values, mask"),
-        placed: b.region("converted in place"),
-        scores: b.region("scores"),
-        exponentials: b.region("exponentials"),
-        state: b.region("state"),
-        arriving: b.region("parts"),
-        matrix: b.scalar(CoreBuilder::MATRIX_BF16.into()),
-        configuration,
-    };
+    let kernel = Kernel::new(&mut b);
     b.forever(|b| kernel.dispatch(b));
     b.finish_with(loops)
 }
 
 impl Kernel {
-    /// The other buffer of two: their sum less this one.
-    fn other(self, b: &mut CoreBuilder, buffer: Reg, both: Parameter) {
-        let both = self.parameter(b, both);
-        b.emit("sub", [buffer, both, buffer]);
-    }
-
     /// One dispatch: waits for the go lock, and computes what the parameters say.
     fn dispatch(self, b: &mut CoreBuilder) {
         b.acquire(OWN_LOCKS + GO_LOCK, -1);
@@ -69,37 +49,17 @@ impl Kernel {
         });
     }
 
-    /// For each token: a number of bytes that moves on with it.
-    fn units(self, b: &mut CoreBuilder, addresses: &[(Reg, Parameter)], body: impl FnOnce(&mut CoreBuilder, &[Reg])) {
-        let moving: Vec<Reg> = addresses
-            .iter()
-            .map(|(address, _)| {
-                let moving = b.reg(Class::Scalar);
-                b.mov(moving, *address);
-                moving
-            })
-            .collect();
-        let units = self.count(b, Parameter::Units, 1);
-        b.repeat(units, |b| {
-            body(b, &moving);
-            for (address, (_, bytes)) in moving.iter().zip(addresses) {
-                let bytes = self.parameter(b, *bytes);
-                b.emit("add", [*address, *address, bytes]);
-            }
-        });
-    }
-
     /// One pass over the keys of a head.
     fn item(self, b: &mut CoreBuilder, buffers: [Reg; 3], slopes: Reg) {
         acquire_full(b, lock::QUERIES);
         let places = [(Parameter::Queries, Parameter::QueriesBytes), (Parameter::Converted, Parameter::ConvertedBytes)];
         let places = places.map(|(first, bytes)| (self.parameter(b, first), bytes));
-        self.units(b, &places, |b, at| convert::queries(b, self, at[0], at[1]));
+        self.each(b, Parameter::Units, &places, |b, at| convert::queries(b, self, at[0], at[1]));
         release_empty(b, lock::QUERIES);
 
         acquire_empty(b, lock::PART);
         let part = (self.parameter(b, Parameter::Part), Parameter::StateBytes);
-        self.units(b, &[part], |b, at| softmax::begin(b, self, at[0]));
+        self.each(b, Parameter::Units, &[part], |b, at| softmax::begin(b, self, at[0]));
         let skip = self.parameter(b, Parameter::Skip);
         let tiles = self.count(b, Parameter::Tiles, 1);
         b.repeat(tiles, |b| self.tile(b, buffers, [skip, slopes]));
@@ -123,7 +83,7 @@ impl Kernel {
             (mask, Parameter::MaskBytes),
             (self.parameter(b, Parameter::Part), Parameter::StateBytes),
         ];
-        self.units(b, &places, |b, at| {
+        self.each(b, Parameter::Units, &places, |b, at| {
             scores::scores(b, self, [keys, at[0], at[1], slopes]);
             scores::leave_out(b, self, skip);
             softmax::exponentials(b, self, at[2]);
@@ -146,13 +106,13 @@ impl Kernel {
         let result = (self.parameter(b, Parameter::Result), Parameter::StateBytes);
         b.when(joins, |b| acquire_empty(b, lock::RESULT));
         let begins = self.parameter(b, Parameter::Begins);
-        b.when(begins, |b| self.units(b, &[result], |b, at| softmax::begin(b, self, at[0])));
+        b.when(begins, |b| self.each(b, Parameter::Units, &[result], |b, at| softmax::begin(b, self, at[0])));
         let has_sinks = self.parameter(b, Parameter::HasSinks);
         b.when(has_sinks, |b| {
             acquire_full(b, lock::ARRIVING);
             b.when(joins, |b| {
                 let sinks = self.parameter(b, Parameter::Arriving);
-                self.units(b, &[result], |b, at| softmax::begin_with_sinks(b, self, sinks, at[0]));
+                self.each(b, Parameter::Units, &[result], |b, at| softmax::begin_with_sinks(b, self, sinks, at[0]));
             });
             release_empty(b, lock::ARRIVING);
         });
@@ -160,12 +120,12 @@ impl Kernel {
             acquire_full(b, lock::ARRIVING);
             b.when(joins, |b| {
                 let arriving = (self.parameter(b, Parameter::Arriving), Parameter::StateBytes);
-                self.units(b, &[arriving, result], |b, at| merge::join(b, self, at[0], at[1]));
+                self.each(b, Parameter::Units, &[arriving, result], |b, at| merge::join(b, self, at[0], at[1]));
             });
             release_empty(b, lock::ARRIVING);
         });
         b.when(joins, |b| {
-            self.units(b, &[result], |b, at| merge::divide(b, self, at[0]));
+            self.each(b, Parameter::Units, &[result], |b, at| merge::divide(b, self, at[0]));
             release_full(b, lock::RESULT);
         });
     }

@@ -26,13 +26,19 @@ struct MaskStep {
 }
 
 /// Computes the scores of a tile of keys for one token: queries at `queries`, the token's mask at `mask`.
-pub(super) fn scores(b: &mut CoreBuilder, k: Kernel, [keys, queries, mask, slopes]: [Reg; 4]) {
+pub(in crate::families) fn scores(b: &mut CoreBuilder, k: Kernel, [keys, queries, mask, slopes]: [Reg; 4]) {
     let target = k.pointer_to(b, k.scores, Parameter::Scores);
-    let keys = k.pair_of_pointers(b, k.cache, keys);
+    let group = b.reg(Class::Scalar);
+    b.mov(group, keys);
     let step = MaskStep::new(b, k, mask, slopes);
     let early = k.parameter(b, Parameter::MaskEarly);
+    // Eight elements of all keys are behind each other.
+    let (all, next) = (k.parameter(b, Parameter::Fours), b.reg(Class::Modifier));
+    b.binary_into(all, "lshl", all, 6);
+    b.mov(next, all);
     let groups = k.count(b, Parameter::Groups, 1);
     b.repeat(groups, |b| {
+        let keys = k.pair_of_pointers(b, k.cache, group);
         let sums: Vec<Reg> = (0..4).map(|_| b.reg(Class::Acc512)).collect();
         sums.iter().for_each(|sum| b.emit("vclr", [*sum]));
         let lanes = k.pointer(b, k.converted, queries);
@@ -44,7 +50,7 @@ pub(super) fn scores(b: &mut CoreBuilder, k: Kernel, [keys, queries, mask, slope
                 b.load(pair[0].hi(), pointer, Address::At(32));
                 b.load(pair[1].lo(), pointer, Address::At(64));
                 b.load(pair[1].hi(), pointer, Address::At(96));
-                b.load(pair[0].lo(), pointer, Address::Then(256));
+                b.load(pair[0].lo(), pointer, Address::ThenBy(next));
             }
             let query = b.reg(Class::X);
             b.load(query.hi(), lanes, Address::At(32));
@@ -58,6 +64,7 @@ pub(super) fn scores(b: &mut CoreBuilder, k: Kernel, [keys, queries, mask, slope
             b.store(*sum, target, Address::At(64 * index as i64));
         }
         b.advance(target, 256);
+        b.binary_into(group, "add", group, 256);
     });
     let has_cap = k.parameter(b, Parameter::HasCap);
     b.when(has_cap, |b| cap(b, k));
@@ -135,7 +142,7 @@ impl MaskStep {
 }
 
 /// Leaves out the first `skip` keys of a tile, if that is positive.
-pub(super) fn leave_out(b: &mut CoreBuilder, k: Kernel, skip: Reg) {
+pub(in crate::families) fn leave_out(b: &mut CoreBuilder, k: Kernel, skip: Reg) {
     let zero = b.scalar(0);
     let some = b.binary("lt", zero, skip);
     b.when(some, |b| {

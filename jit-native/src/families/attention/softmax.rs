@@ -2,26 +2,35 @@
 //!
 //! Lanes of scores are four keys x four heads: heads are innermost. Maxima of four lanes apart are joined by rotations, so that all
 //! lanes of a head have its maximum. Sums stay apart until the end.
+//!
+//! An exponential is a mantissa between 0.7 and 1.42, rounded to bf16, to whose bits the exponent is added: 2^7 times a whole number, which are
+//! the last bits of that number's sum with 1.5 * 2^16. So nothing moves from accumulators to vectors but by rounding. Where scores
+//! do not exceed the maximum so far, which is most tiles of a long context, sums stay as they are.
 
 use super::emit::{Kernel, LOWEST, SUM, VALUES, by_head, numbers, ordered, rotated, words};
 use super::parameters::Parameter;
 use crate::codegen::{Address, Class, CoreBuilder, Reg};
-use crate::numerics::{Lanes, exponential, product};
+use crate::numerics::{Lanes, exponential, product, terms};
+
+/// Scores that are further below the maximum than this count as if they were that far: e^-84 of the largest.
+const MOST_BELOW: f32 = 84.0;
+/// Bound of the second term of numbers up to that: it is less than 2^-8 of them.
+const BEYOND: f32 = 0.5;
 
 /// Lanes of the same head are four and eight apart.
-pub(super) const SAME_HEAD: [i64; 2] = [32, 16];
+pub(in crate::families) const SAME_HEAD: [i64; 2] = [32, 16];
 
 /// One lane of each head.
 const FIRST_LANES: i64 = 0xF;
 
 /// Sets a unit's state to that of no keys.
-pub(super) fn begin(b: &mut CoreBuilder, k: Kernel, state: Reg) {
+pub(in crate::families) fn begin(b: &mut CoreBuilder, k: Kernel, state: Reg) {
     let [lowest, zero] = [LOWEST, 0.0].map(|number| splat(b, number));
     begin_with(b, k, state, [lowest, zero]);
 }
 
 /// As [`begin`], but of a key without value whose scores, the heads' sinks, are at an address.
-pub(super) fn begin_with_sinks(b: &mut CoreBuilder, k: Kernel, sinks: Reg, state: Reg) {
+pub(in crate::families) fn begin_with_sinks(b: &mut CoreBuilder, k: Kernel, sinks: Reg, state: Reg) {
     let from = k.pointer(b, k.arriving, sinks);
     let sinks = words(b, from, 0);
     // Lanes of a head are added in the end.
@@ -46,60 +55,64 @@ fn begin_with(b: &mut CoreBuilder, k: Kernel, state: Reg, [most, sum]: [Reg; 2])
 }
 
 /// Brings the state to the maximum that the scores of a tile raise it to, and puts their exponentials in bf16.
-pub(super) fn exponentials(b: &mut CoreBuilder, k: Kernel, state: Reg) {
+pub(in crate::families) fn exponentials(b: &mut CoreBuilder, k: Kernel, state: Reg) {
     let at = k.pointer(b, k.state, state);
     let old = words(b, at, 0);
     let largest = largest(b, k, old);
     b.store(largest, at, Address::At(0));
-    let mut l = k.lanes(b);
-    let (old, maximum) = (l.float(old), l.float(largest));
-    let risen = l.sub(maximum, old);
-    let factor = exponential::exp_of_negative_coarse(&mut l, risen);
     let sum = numbers(b, at, SUM);
     let mut l = k.lanes(b);
-    let scaled = product::product(&mut l, sum, factor);
-    b.mov(sum, scaled);
-    scale_values(b, k, at, factor);
+    let (before, now) = (ordered(&mut l, old), ordered(&mut l, largest));
+    let has_risen = l.less(before, now);
+    let (old, maximum) = (l.float(old), l.float(largest));
+    b.when(has_risen, |b| {
+        let mut l = k.lanes(b);
+        let risen = l.sub(maximum, old);
+        let factor = exponential::exp_of_negative_coarse(&mut l, risen);
+        let scaled = product::product(&mut l, sum, factor);
+        b.mov(sum, scaled);
+        scale_values(b, k, at, factor);
+    });
 
-    let [low, high] = powers(b, k);
     let from = k.pointer_to(b, k.scores, Parameter::Scores);
     let to = k.pointer_to(b, k.exponentials, Parameter::Exponentials);
+    let (unit, powers) = (k.splat(b, Parameter::Unit), k.splat(b, Parameter::Powers));
+    let none = b.reg(Class::Shift);
+    b.constant_into(none, 0);
+    let mut l = k.lanes(b);
+    let (powers, binary) = (l.float(powers), exponential::BinaryOf::new(&mut l));
+    // Two terms that are held apart: the first from 0 on, the second near 0 where the first is not held.
+    let [[most], [second]] = [MOST_BELOW, BEYOND].map(|bound| terms(bound.into()));
+    let (most, least) = (l.pair(most, second), l.pair(0, second | 0x8000));
     let count = k.count(b, Parameter::Eights, 2);
     b.name_loop("exponentials");
     b.repeat(count, |b| {
-        // Two vectors, whose chains of operations do not wait for each other.
-        let exponentials = [(); 2].map(|()| {
+        let (wide, exponents) = (b.reg(Class::Acc1024), b.reg(Class::X));
+        let mantissas = [wide.lo(), wide.hi()].map(|power| {
             let scores = b.reg(Class::Acc512);
             b.load(scores, from, Address::Then(64));
             let mut l = k.lanes(b);
-            let difference = l.sub(maximum, scores);
-            exponential::exp_of_negative_coarse(&mut l, difference)
+            let below = l.sub(maximum, scores);
+            let below = product::leading(&mut l, below);
+            let below = l.compared_lanes("vmin_ge.bf16", below, most);
+            let below = l.compared_lanes("vmax_lt.bf16", below, least);
+            let exponential::Binary { n, mantissa, .. } = binary.of(&mut l, below);
+            let sum = l.add(n, powers);
+            l.builder.mov(power, sum);
+            mantissa
         });
+        b.emit("vsrs.s16.s32", [exponents, wide, none]);
         let mut l = k.lanes(b);
+        let mantissas = l.narrow(mantissas[0], mantissas[1]);
+        let result = b.reg(Class::X);
+        b.emit("vadd.16", [result, mantissas, exponents]);
         // What is summed is what values are multiplied with.
-        let rounded = l.narrow(exponentials[0], exponentials[1]);
-        let one = l.pair(0x3f80, 0x3f80);
-        let total = l.multiply_add(sum, rounded, one);
-        let moved = [low, high].map(|power| l.multiply(rounded, power));
+        let mut l = k.lanes(b);
+        let total = l.multiply_add(sum, result, unit);
         b.mov(sum, total);
-        for lanes in moved {
-            let half = b.reg(Class::W);
-            b.to_bf16(half, lanes);
-            b.store(half, to, Address::Then(32));
-        }
+        b.store(result, to, Address::Then(64));
     });
     b.store(sum, at, Address::At(SUM));
-}
-
-/// The power of two that exponentials are multiplied with, in the lower and in the upper half of a pair; the other half is 0.
-fn powers(b: &mut CoreBuilder, k: Kernel) -> [Reg; 2] {
-    let powers = [(); 2].map(|()| k.splat(b, Parameter::Exponent));
-    let zero = b.scalar(0);
-    let zeros = b.reg(Class::X);
-    b.broadcast(32, zeros, zero);
-    b.mov(powers[0].hi(), zeros.hi());
-    b.mov(powers[1].lo(), zeros.lo());
-    powers
 }
 
 /// The largest score of each head, in all of its lanes, or the one before.
@@ -130,19 +143,29 @@ fn largest(b: &mut CoreBuilder, k: Kernel, old: Reg) -> Reg {
 
 /// Multiplies the values of a state, which begins at the pointer, with a factor for each head.
 fn scale_values(b: &mut CoreBuilder, k: Kernel, state: Reg, factor: Reg) {
-    let values = b.pointer(k.state);
-    b.mov(values, state);
-    b.advance(values, i64::from(VALUES));
     let mut l = k.lanes(b);
     let factor = by_head(&mut l, factor);
     let factor = product::both_orders(&mut l, factor);
-    let count = k.count(b, Parameter::ValueFours, 4);
     b.name_loop("values scaled");
+    multiply_values(b, k, state, factor);
+}
+
+/// Multiplies the values of a state, which begins at the pointer, with a factor of which each vector has two terms in both orders.
+pub(in crate::families) fn multiply_values(b: &mut CoreBuilder, k: Kernel, state: Reg, factor: [Reg; 2]) {
+    // Each vector is read before it is written, and none is read again here.
+    let [from, to] = [k.state, k.scaled].map(|region| {
+        let values = b.pointer(region);
+        b.mov(values, state);
+        b.advance(values, i64::from(VALUES));
+        values
+    });
+    let count = k.count(b, Parameter::ValueFours, 4);
     b.repeat(count, |b| {
-        let old = numbers(b, values, 0);
+        let old = b.reg(Class::Acc512);
+        b.load(old, from, Address::Then(64));
         let mut l = k.lanes(b);
         let old = product::leading(&mut l, old);
         let new = product::product2(&mut l, old, factor);
-        b.store(new, values, Address::Then(64));
+        b.store(new, to, Address::Then(64));
     });
 }

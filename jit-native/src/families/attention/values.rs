@@ -8,10 +8,12 @@ use crate::codegen::{Address, Class, CoreBuilder, Reg};
 const TRANSPOSE: i64 = 28;
 
 /// Adds a tile's values at `address`, times the exponentials, to the state at `state`.
-pub(super) fn values(b: &mut CoreBuilder, k: Kernel, address: Reg, state: Reg) {
+pub(in crate::families) fn values(b: &mut CoreBuilder, k: Kernel, address: Reg, state: Reg) {
     let target = k.pointer(b, k.state, state);
     b.advance(target, i64::from(VALUES));
-    let row = k.modifier(b, Parameter::ValueStep);
+    // Four elements of all keys are behind each other.
+    let four = k.parameter(b, Parameter::Eights);
+    b.binary_into(four, "lshl", four, 6);
     let mode = b.scalar(TRANSPOSE);
     let group = b.reg(Class::Scalar);
     b.mov(group, address);
@@ -21,7 +23,11 @@ pub(super) fn values(b: &mut CoreBuilder, k: Kernel, address: Reg, state: Reg) {
         for (index, sum) in sums.iter().enumerate() {
             b.load(*sum, target, Address::At(64 * index as i64));
         }
-        let from = k.pair_of_pointers(b, k.cache, group);
+        let from = [(); 4].map(|()| {
+            let pointer = k.pointer(b, k.cache, group);
+            b.emit("add", [group, group, four]);
+            pointer
+        });
         let exponentials = k.pointer_to(b, k.exponentials, Parameter::Exponentials);
         let steps = k.count(b, Parameter::Eights, 2).multiple_of(2);
         b.name_loop("values");
@@ -30,11 +36,8 @@ pub(super) fn values(b: &mut CoreBuilder, k: Kernel, address: Reg, state: Reg) {
             b.load(keys, exponentials, Address::Then(64));
             b.shuffle(heads, keys, keys, mode);
             let blocks: Vec<Reg> = (0..4).map(|_| b.reg(Class::X)).collect();
-            for (pair, pointer) in blocks.chunks(2).zip(from) {
-                b.load(pair[0].hi(), pointer, Address::At(32));
-                b.load(pair[1].lo(), pointer, Address::At(64));
-                b.load(pair[1].hi(), pointer, Address::At(96));
-                b.load(pair[0].lo(), pointer, Address::ThenBy(row));
+            for (block, pointer) in blocks.iter().zip(from) {
+                b.load(*block, pointer, Address::Then(64));
             }
             for (block, sum) in blocks.iter().zip(&sums) {
                 b.mac_f(*sum, *sum, heads, *block, k.matrix);
@@ -44,6 +47,5 @@ pub(super) fn values(b: &mut CoreBuilder, k: Kernel, address: Reg, state: Reg) {
             b.store(*sum, target, Address::At(64 * index as i64));
         }
         b.advance(target, 256);
-        b.binary_into(group, "add", group, 256);
     });
 }

@@ -11,6 +11,7 @@
 //! products.
 
 mod activations;
+pub mod attention;
 mod cases;
 mod diagonal;
 mod dispatch;
