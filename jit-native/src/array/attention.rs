@@ -1,17 +1,17 @@
 //! The part of attention: a core with keys on one channel, what else there is on the other, and results back.
 //!
 //! ```text
-//!                column 0          column 1          ...
-//!            +--------------+  +--------------+
-//!   row 2    |  core        |  |  core        |      keys: S2MM 0     queries, mask, values: S2MM 1     results: MM2S 0
-//!            +--^--^--+-----+  +--^--^--+-----+
-//!   row 1       |  |  |           |  |  |            passes through
-//!            +--+--+--v-----+  +--+--+--v-----+
-//!   row 0    |  K  V  result|  |  K  V  result|      MM2S 0, MM2S 1   S2MM 0
-//!            +--------------+  +--------------+
+//!        +--------------+
+//!        |  core        |      keys: S2MM 0     queries, mask, values: S2MM 1     results: MM2S 0
+//!        +--^--^--+-----+
+//!           |  |  |            passes through
+//!        +--+--+--v-----+
+//!   row 0|  K  V  result|
+//!        +--------------+
 //! ```
 //!
-//! The columns do not know of each other: heads are dealt over them. Channels of the core go through [`Part`]s that a dispatch says, and so
+//! In the design of [rings](super::Rings) it is in the uppermost row, and shares the channels of the shims. The columns do not know of each other:
+//! heads are dealt over them. Channels of the core go through [`Part`]s that a dispatch says, and so
 //! rows of keys and values are put in blocks as they arrive. Each dispatch divides the core's memory behind its parameters anew; what is
 //! configured of its rings are their locks and numbers of buffers, so that a dispatch that keeps these sets none.
 
@@ -22,9 +22,8 @@ use super::error::ArrayError;
 use super::program::ArrayProgram;
 use super::region::Region;
 use super::ring::Ring;
-use super::tile::{Channel, Tile};
-use aie_hal::Arch;
-use aie_hal::format::dma_channel::Direction;
+use super::tile::{Channel, Source, Tile};
+use std::sync::Arc;
 
 /// The rings of the core: their locks. Where their memory is and how it is cut dispatches say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +66,10 @@ pub struct AttentionColumn {
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionCore {
     tile: Tile,
-    /// Keys, values, result: the shim's channel and the core's.
-    ends: [(Channel, Channel); 3],
+    /// Where keys, and queries, mask and values come from.
+    operands: [Source; 2],
+    /// Where the result goes to.
+    result: Channel,
     rings: AttentionRings,
 }
 
@@ -84,8 +85,9 @@ impl AttentionCore {
     /// See [`AttentionCore::KEYS_LOCK`].
     pub const RESULT_LOCK: u8 = 8;
 
-    /// Puts a program that has `words` of parameters at the beginning of its memory on a core: `keys` and `values` are the shim's channels
-    /// that send to it, `result` the one that receives. The streams between them and the core are added.
+    /// Puts a program that has `words` of parameters at the beginning of its memory on a core: `operands` are where keys, and all else,
+    /// come from, `result` is the shim's channel that receives. The streams are the array's affair: to [`AttentionCore::arrives`] and
+    /// from [`AttentionCore::leaves`].
     ///
     /// # Errors
     /// [`ArrayError`]: there is no such core, it is used already, or the program does not fit.
@@ -94,7 +96,8 @@ impl AttentionCore {
         tile: Tile,
         program: &[u8],
         words: u32,
-        [keys, values, result]: [Channel; 3],
+        operands: [Source; 2],
+        result: Channel,
     ) -> Result<Self, ArrayError> {
         array.core(tile, program)?;
         array.parameters(tile, 0, words)?;
@@ -117,12 +120,19 @@ impl AttentionCore {
             mask: ring(3, Self::MASK_LOCK, 1)?,
             result: ring(4, Self::RESULT_LOCK, 1)?,
         };
-        let core = [Channel::receive(tile, 0), Channel::receive(tile, 1), Channel::send(tile, 0)];
-        array.stream(keys, [core[0]])?;
-        array.stream(values, [core[1]])?;
-        array.stream(core[2], [result])?;
-        array.tokens(result)?;
-        Ok(Self { tile, ends: [(keys, core[0]), (values, core[1]), (result, core[2])], rings })
+        Ok(Self { tile, operands, result, rings })
+    }
+
+    /// Where keys, and queries, mask and values arrive.
+    #[must_use]
+    pub const fn arrives(tile: Tile) -> [Channel; 2] {
+        [Channel::receive(tile, 0), Channel::receive(tile, 1)]
+    }
+
+    /// Where the result leaves.
+    #[must_use]
+    pub const fn leaves(tile: Tile) -> Channel {
+        Channel::send(tile, 0)
     }
 
     /// The core's rings.
@@ -136,44 +146,38 @@ impl AttentionCore {
     /// # Errors
     /// [`ArrayError`]: rings do not fit, runs and regions differ in their words, or more tasks than a channel queues are needed.
     pub fn add(&self, dispatch: &mut Dispatch<'_>, work: &AttentionColumn) -> Result<(), ArrayError> {
-        for (moves, (outside, inside)) in [&work.keys, &work.values, &work.result].into_iter().zip(self.ends) {
+        let [keys, values] = Self::arrives(self.tile);
+        let inside = [(&work.keys, keys), (&work.values, values), (&work.result, Self::leaves(self.tile))];
+        for (moves, channel) in inside {
             for (parts, count) in &moves.runs {
-                dispatch.run(inside, parts, *count)?;
+                dispatch.run(channel, parts, *count)?;
             }
-            // A result that is started behind all operands is all that has to be waited for.
-            let position = (outside.direction == Direction::StreamToMemory).then_some(1.0);
+        }
+        for (moves, source) in [&work.keys, &work.values].into_iter().zip(self.operands) {
             for region in &moves.regions {
-                dispatch.transfer_at(outside, region, position)?;
+                dispatch.transfer(source, region)?;
             }
+        }
+        // A result that is started behind all operands is all that has to be waited for.
+        for region in &work.result.regions {
+            dispatch.transfer_at(self.result, region, Some(1.0))?;
         }
         dispatch.start(self.tile, &work.parameters)?;
         Ok(())
     }
 }
 
-/// An array of nothing else: one core in each column.
+/// The cores of an array that compute attention, one in each column ([`Rings::attention`](super::Rings::attention)).
 #[derive(Clone, Debug)]
 pub struct Attention {
-    configured: Configured,
+    configured: Arc<Configured>,
     cores: Vec<AttentionCore>,
 }
 
 impl Attention {
-    const ROW: u8 = 2;
-
-    /// The first `columns` columns with the same program, which has `words` of parameters.
-    ///
-    /// # Errors
-    /// [`ArrayError`]: there are not as many columns, or the program does not fit.
-    pub fn new(arch: &Arch, columns: u8, program: &[u8], words: u32) -> Result<Self, ArrayError> {
-        let mut array = ArrayProgram::new(arch, columns)?;
-        let place = |column| {
-            let shim = Tile::new(column, 0);
-            let ends = [Channel::send(shim, 0), Channel::send(shim, 1), Channel::receive(shim, 0)];
-            AttentionCore::place(&mut array, Tile::new(column, Self::ROW), program, words, ends)
-        };
-        let cores = (0..columns).map(place).collect::<Result<_, _>>()?;
-        Ok(Self { configured: array.finish()?, cores })
+    /// The part of an array that these cores are.
+    pub(super) fn of(configured: Arc<Configured>, cores: Vec<AttentionCore>) -> Self {
+        Self { configured, cores }
     }
 
     /// The configured array, with the PDI.
@@ -195,17 +199,27 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
+    /// A column with a core that has nothing else beside it.
+    fn alone(array: &mut ArrayProgram, row: u8, words: u32) -> Result<AttentionCore, ArrayError> {
+        let (shim, tile) = (Tile::new(0, 0), Tile::new(0, row));
+        let (operands, result) = ([0, 1].map(|number| Channel::send(shim, number)), Channel::receive(shim, 0));
+        let core = AttentionCore::place(array, tile, &[0; 16], words, operands.map(Source::from), result)?;
+        for (from, to) in operands.into_iter().zip(AttentionCore::arrives(tile)) {
+            array.stream(from, [to])?;
+        }
+        array.stream(AttentionCore::leaves(tile), [result])?;
+        Ok(core)
+    }
+
     /// Its program knows rings by their locks, whichever tile it is on.
     #[rstest]
     fn rings_have_their_locks(#[values("aie2", "aie2p")] name: &str, #[values(2, 5)] row: u8) {
         let mut array = ArrayProgram::new(&arch(name), 1).unwrap();
-        let (shim, tile) = (Tile::new(0, 0), Tile::new(0, row));
-        let ends = [Channel::send(shim, 0), Channel::send(shim, 1), Channel::receive(shim, 0)];
-        let core = AttentionCore::place(&mut array, tile, &[0; 16], 128, ends).unwrap();
+        let core = alone(&mut array, row, 128).unwrap();
         let AttentionRings { keys, values, queries, mask, result } = *core.rings();
         let locks = [keys, values, queries, mask, result].map(|ring| (ring.empty, ring.depth));
         assert_eq!(locks, [(0, 2), (2, 2), (4, 1), (6, 1), (8, 1)]);
-        let again = AttentionCore::place(&mut array, tile, &[0; 16], 128, ends).unwrap_err();
+        let again = alone(&mut array, row, 128).unwrap_err();
         assert_eq!(again.to_string(), format!("core 0 of tile (0,{row}) is in use already"));
         array.finish().unwrap();
     }
@@ -213,16 +227,17 @@ mod tests {
     /// What the two ends of a channel move has to be the same.
     #[test]
     fn regions_are_counted() {
-        let attention = Attention::new(&arch("aie2"), 1, &[0; 16], 16).unwrap();
-        let core = attention.cores()[0];
+        let mut array = ArrayProgram::new(&arch("aie2"), 1).unwrap();
+        let core = alone(&mut array, 2, 16).unwrap();
+        let configured = array.finish().unwrap();
         let ring = Ring { address: 0x400, stride: 64, capacity: 128, ..core.rings().keys };
         let keys = Moves { runs: vec![(vec![Part::linear(ring, 16)], 3)], regions: vec![Region::linear(0, 0, 128)] };
         let work = AttentionColumn { keys, ..AttentionColumn::default() };
-        let mut dispatch = attention.configured().dispatch();
+        let mut dispatch = configured.dispatch();
         core.add(&mut dispatch, &work).unwrap();
         let error = dispatch.finish().unwrap_err().to_string();
         assert_eq!(error, "MM2S 0 of tile (0,0) sends 32 words in a phase, and S2MM 0 of tile (0,2) receives 48");
-        let mut dispatch = attention.configured().dispatch();
+        let mut dispatch = configured.dispatch();
         let parameters = vec![0; 17];
         let error = core.add(&mut dispatch, &AttentionColumn { parameters, ..AttentionColumn::default() }).unwrap_err();
         assert_eq!(error.to_string(), "the number of parameters is 17: it has to be 0 to 16");

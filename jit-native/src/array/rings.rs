@@ -31,7 +31,7 @@
 //!   row 4   vectors     <- S2MM 0, 1: operands A and B                     -> MM2S 0: result
 //! ```
 //!
-//! [`Rings::new`] takes a program for vectors; attention has its place here and no program yet. Dispatches give the channels of these
+//! Dispatches give the channels of these
 //! cores their tasks, as in designs of their own. A shim's channels are then shared by packets ([`ArrayProgram::split`],
 //! [`ArrayProgram::merge`]):
 //!
@@ -49,6 +49,7 @@
 //! share their channel with keys alone, so that they can be sent before what is in front of their product has ended. What is sent
 //! waits for its taker, and all behind it on the same channel with it: a dispatch sends nothing that its cores do not take.
 
+use super::attention::{Attention, AttentionCore};
 use super::configured::Configured;
 use super::descriptor::Part;
 use super::dispatch::Dispatch;
@@ -91,6 +92,7 @@ pub struct Rings {
     parameters: (u32, u32),
     shared: Shared,
     vectors: Option<Elements>,
+    attention: Option<Attention>,
 }
 
 /// Who shares a column's shim with the products.
@@ -124,14 +126,15 @@ impl Operand {
     fn ends(self, shared: Shared, column: u8) -> Vec<Channel> {
         let tile = |row| Tile::new(column, row);
         let [a, b] = ElementsCore::arrives(tile(Rings::VECTORS_ROW));
-        let (vectors, attention) = (shared.vectors, tile(Rings::ATTENTION_ROW));
+        let [keys, queries] = AttentionCore::arrives(tile(Rings::ATTENTION_ROW));
+        let vectors = shared.vectors;
         match self {
             Self::Weights => vec![Channel::receive(tile(1), 0)],
             Self::Products => Rings::cores(column).map(|core| Channel::receive(core, 1)).to_vec(),
             Self::VectorsA if vectors => vec![a],
             Self::VectorsB if vectors => vec![b],
-            Self::Keys if shared.attention => vec![Channel::receive(attention, 0)],
-            Self::Queries if shared.attention => vec![Channel::receive(attention, 1)],
+            Self::Keys if shared.attention => vec![keys],
+            Self::Queries if shared.attention => vec![queries],
             _ => Vec::new(),
         }
     }
@@ -153,8 +156,8 @@ impl Rings {
     const VECTORS_ROW: u8 = 4;
     const ATTENTION_ROW: u8 = 5;
 
-    /// The design in the first `columns` columns: the same program on all cores that multiply, whose memory is divided as `memory` says, and
-    /// one on those of vectors, if there are any. The buffers of a mem tile are as large and as many for each core as the core's own.
+    /// The design in the first `columns` columns: the same program on all cores that multiply, whose memory is divided as `memory` says, one on
+    /// those of vectors and one, with its words of parameters, on those of attention, if there are any. The buffers of a mem tile are as large and as many for each core as the core's own.
     ///
     /// # Errors
     /// [`ArrayError`]: there are not as many columns, or a program, its data or rings do not fit.
@@ -163,22 +166,36 @@ impl Rings {
         columns: u8,
         (products, memory): (CoreCode<'_>, &CoreMemory),
         vectors: Option<CoreCode<'_>>,
+        attention: Option<(&[u8], u32)>,
     ) -> Result<Self, ArrayError> {
         let mut array = ArrayProgram::new(arch, columns)?;
-        let shared = Shared { vectors: vectors.is_some(), attention: false };
-        let mut cores = Vec::new();
+        let shared = Shared { vectors: vectors.is_some(), attention: attention.is_some() };
+        let (mut elements, mut attending) = (Vec::new(), Vec::new());
         for column in 0..columns {
             add_products(&mut array, column, products, memory)?;
             connect(&mut array, column, shared)?;
             if let Some(CoreCode { program, data }) = vectors {
                 let tile = Tile::new(column, Self::VECTORS_ROW);
                 let operands = [Operand::VectorsA, Operand::VectorsB].map(|operand| operand.source(shared, column));
-                cores.push(ElementsCore::place(&mut array, tile, program, data, operands, guests_result(column))?);
+                elements.push(ElementsCore::place(&mut array, tile, program, data, operands, guests_result(column))?);
+            }
+            if let Some((program, words)) = attention {
+                let tile = Tile::new(column, Self::ATTENTION_ROW);
+                let operands = [Operand::Keys, Operand::Queries].map(|operand| operand.source(shared, column));
+                attending.push(AttentionCore::place(
+                    &mut array,
+                    tile,
+                    program,
+                    words,
+                    operands,
+                    guests_result(column),
+                )?);
             }
         }
         let configured = Arc::new(array.finish()?);
-        let vectors = vectors.map(|_| Elements::of(Arc::clone(&configured), cores));
-        Ok(Self { configured, parameters: memory.parameters, shared, vectors })
+        let vectors = vectors.map(|_| Elements::of(Arc::clone(&configured), elements));
+        let attention = attention.map(|_| Attention::of(Arc::clone(&configured), attending));
+        Ok(Self { configured, parameters: memory.parameters, shared, vectors, attention })
     }
 
     /// The cores of a column, from the lowest row on.
@@ -197,6 +214,12 @@ impl Rings {
     #[must_use]
     pub fn vectors(&self) -> Option<&Elements> {
         self.vectors.as_ref()
+    }
+
+    /// The cores for attention, if there are any: dispatches of theirs are dispatches of this array.
+    #[must_use]
+    pub fn attention(&self) -> Option<&Attention> {
+        self.attention.as_ref()
     }
 
     /// The number of columns.
@@ -307,7 +330,7 @@ fn connect(array: &mut ArrayProgram, column: u8, shared: Shared) -> Result<(), A
     array.stream(Channel::send(tile(1), 4), [Channel::receive(shim, 0)])?;
     array.tokens(Channel::receive(shim, 0))?;
     let vectors = shared.vectors.then(|| ElementsCore::leaves(tile(Rings::VECTORS_ROW)));
-    let attention = shared.attention.then(|| Channel::send(tile(Rings::ATTENTION_ROW), 0));
+    let attention = shared.attention.then(|| AttentionCore::leaves(tile(Rings::ATTENTION_ROW)));
     let guests: Vec<Channel> = vectors.into_iter().chain(attention).collect();
     if guests.is_empty() {
         return Ok(());

@@ -234,9 +234,9 @@ fn designs_are_read_without_problems() {
 fn products_alone_have_no_packets() {
     let code = [0; 16];
     let products = CoreCode { program: &code, data: &[] };
-    let alone = Rings::new(&aie2(), 1, (products, &ADDER_MEMORY), None).unwrap();
+    let alone = Rings::new(&aie2(), 1, (products, &ADDER_MEMORY), None, None).unwrap();
     assert!(alone.vectors().is_none() && alone.configured().routes().all(|(stream, _)| stream.packet.is_none()));
-    let with_vectors = Rings::new(&aie2(), 1, (products, &ADDER_MEMORY), Some(products)).unwrap();
+    let with_vectors = Rings::new(&aie2(), 1, (products, &ADDER_MEMORY), Some(products), None).unwrap();
     assert_eq!(with_vectors.vectors().unwrap().core(0).unwrap().tile, Tile::new(0, 4));
     assert!(with_vectors.vectors().unwrap().core(1).is_err());
 }

@@ -147,7 +147,7 @@ fn products_and_vectors_take_turns(#[values(1, 2, 3)] seed: u64) {
     let products_code = CoreCode { program: &program.code, data: &data };
     let adder = adder();
     let vectors_code = CoreCode { program: &adder, data: &[] };
-    let rings = Rings::new(&aie2(), COLUMNS, (products_code, &CORE), Some(vectors_code)).unwrap();
+    let rings = Rings::new(&aie2(), COLUMNS, (products_code, &CORE), Some(vectors_code), None).unwrap();
     let mut rules = Rules::default();
     rules.interleaving = Some(seed);
     let mut device = Device::load_under(&aie2(), rings.configured().pdi(), rules).unwrap();

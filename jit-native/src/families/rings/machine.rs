@@ -1,9 +1,10 @@
 //! The array of the family: what is configured once.
 
+use super::attention;
 use super::memory::CORE;
 use super::program::program;
 use super::weights::Weights;
-use crate::array::{ArrayError, CoreCode, Memo, Rings, Tile};
+use crate::array::{ArrayError, Attention, CoreCode, Memo, Rings};
 use crate::codegen::{LoopForm, LoopReport};
 use crate::families::elements::dispatch as elements;
 use crate::families::elements::functions::Repertoire;
@@ -23,6 +24,8 @@ pub(super) struct Machine {
     pub rings: Rings,
     /// The cores for vectors.
     pub vectors: Arc<elements::Machine>,
+    /// The cores for attention.
+    pub attention: Attention,
     /// What is known of the loops of products.
     pub loops: Vec<LoopReport>,
 }
@@ -32,6 +35,7 @@ impl Machine {
     pub fn new(arch: &Arch, isa: &'static Isa, types: &'static [Weights]) -> Result<Self, ConfigureError> {
         let form = LoopForm::of(arch);
         let (products, vectors) = (program(isa, types, form)?, elements_program(isa, Repertoire::Token, form)?);
+        let attention = attention::program::program(isa, form)?;
         let [of_products, of_vectors] = [&products, &vectors].map(|program| -> Vec<(u32, Vec<u8>)> {
             program.data.iter().map(|section| (section.offset, section.bytes.clone())).collect()
         });
@@ -40,10 +44,13 @@ impl Machine {
             arch.array.columns as u8,
             (CoreCode { program: &products.code, data: &of_products }, &CORE),
             Some(CoreCode { program: &vectors.code, data: &of_vectors }),
+            Some((&attention.code, attention::WORDS)),
         )?;
-        let elements = rings.vectors().cloned().ok_or(ArrayError::NoParameters(Tile::new(0, 4)))?;
+        let missing = || ArrayError::NoParameters(Rings::cores(0)[0]);
+        let elements = rings.vectors().cloned().ok_or_else(missing)?;
+        let attention = rings.attention().cloned().ok_or_else(missing)?;
         let vectors = Arc::new(elements::Machine { elements, loops: vectors.loops });
-        Ok(Self { rings, vectors, loops: products.loops })
+        Ok(Self { rings, vectors, attention, loops: products.loops })
     }
 }
 

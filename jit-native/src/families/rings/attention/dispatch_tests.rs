@@ -1,7 +1,8 @@
 //! Streams on the emulated array: how long they take, and what they leave behind.
 
+use super::super::Weights;
 use super::super::build;
-use super::super::machine::machine;
+use super::super::machine;
 use super::super::plan::Cut;
 use super::*;
 use crate::array::testing::{Device, aie2};
@@ -14,6 +15,10 @@ use aie_hal::format::instructions::{Instruction, InstructionStream};
 use aie_ops::fit::{self, Fit};
 use aie_ops::{DataType, Node, OpParams, Tensor, table};
 use rstest::rstest;
+
+fn attention() -> Attention {
+    machine(&aie2(), Weights::PROGRAMS[0]).unwrap().attention.clone()
+}
 
 /// A node without values, and the sizes of its arguments.
 fn problem(elements: usize, tokens: usize, heads: usize, keys: usize, dtype: DataType) -> (Problem, Vec<Vec<u32>>) {
@@ -39,7 +44,7 @@ fn cycles_are_estimated(
 ) {
     let (problem, mut buffers) = problem(elements, units, 4 * items, 256, dtype);
     let Some(cut) = Cut::new(&problem, keys, units, items) else { return };
-    let machine = machine(&aie2()).unwrap();
+    let machine = attention();
     let stream = stream(&machine, &problem, cut, 1).unwrap();
     let run = Device::of(machine.configured()).dispatch(&stream, &mut buffers).unwrap();
     let (found, estimated) = (run.timing.cycles, cut.cycles(&problem, 1));
@@ -57,7 +62,7 @@ fn streams_leave_everything_at_rest(#[case] tokens: usize, #[case] groups: usize
     let (problem, mut buffers) = problem(64, tokens, 4 * groups, 330, DataType::F16);
     let whole = Cut::new(&problem, 32, tokens.min(2), groups.min(2)).unwrap();
     let cut = Cut { pieces: tokens, ..whole };
-    let machine = machine(&aie2()).unwrap();
+    let machine = attention();
     let stream = stream(&machine, &problem, cut, columns).unwrap();
     let source = Source::parse(machine.configured().pdi(), Some(&stream)).unwrap();
     let design = Design::read(&aie2(), &source).unwrap();
@@ -75,7 +80,7 @@ fn streams_leave_everything_at_rest(#[case] tokens: usize, #[case] groups: usize
 #[test]
 fn no_lock_is_set_for_one_item() {
     let (problem, _) = problem(64, 1, 12, 1024, DataType::F16);
-    let machine = machine(&aie2()).unwrap();
+    let machine = attention();
     let cut = Cut::new(&problem, 64, 1, 1).unwrap();
     let stream = stream(&machine, &problem, cut, 3).unwrap();
     let writes = InstructionStream::parse(&stream).unwrap().operations().filter_map(|operation| match operation {
@@ -101,7 +106,7 @@ fn results_do_not_depend_on_the_order_of_events() {
             _ => (next(0.0, 65_535.0) as u32) << 16 & 0x9FFF_0000 | 0x2000_0000 | 0x2000 | next(0.0, 8191.0) as u32,
         });
     }
-    let machine = machine(&aie2()).unwrap();
+    let machine = attention();
     let cut = Cut { pieces: 2, ..Cut::new(&problem, 32, 2, 2).unwrap() };
     let stream = stream(&machine, &problem, cut, 2).unwrap();
     let mut expected = before.clone();

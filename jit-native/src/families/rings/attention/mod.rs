@@ -33,18 +33,21 @@
 //! What [`crate::families::attention`] does not take, sinks, and more than eight tokens. All of it goes to that family.
 
 mod dispatch;
-mod machine;
 mod plan;
-mod program;
+pub(super) mod program;
 
+use super::machine::{INSTRUCTION_SETS, machine};
+use super::weights::Weights;
 use crate::families::attention::cases::without_sinks;
+pub(super) use crate::families::attention::parameters::WORDS;
 use crate::families::attention::problem::Problem;
 use crate::kit::cost::{self, Planned};
 use crate::kit::{Family, NativeError, isa_for};
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::Node;
-use machine::{INSTRUCTION_SETS, NAME, machine};
 use plan::{Cut, taken};
+
+const NAME: &str = "rings-attention";
 
 const OPERATION: &str = "FLASH_ATTN_EXT";
 
@@ -65,12 +68,13 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
     isa_for(NAME, INSTRUCTION_SETS, arch)?;
     let unsupported = |reason: String| NativeError::unsupported(NAME, node, reason);
     let problem = Problem::of(node).and_then(taken).map_err(unsupported)?;
-    let machine = machine(arch)?;
-    let cores = machine.cores();
+    let machine = machine(arch, Weights::PROGRAMS[0])?;
+    let attention = &machine.attention;
+    let cores = attention.cores();
     let stream = cost::cheapest(cost::powers(cores.len()), &arch.cost, |columns| {
         let cut = Cut::cheapest(&problem, columns, &arch.cost)?;
-        let stream = dispatch::stream(&machine, &problem, cut, columns).map_err(|error| error.to_string())?;
+        let stream = dispatch::stream(attention, &problem, cut, columns).map_err(|error| error.to_string())?;
         Ok(Planned { stream, cycles: cut.cycles(&problem, columns), traffic: cut.traffic(&problem) })
     });
-    Ok(machine.configured().artifact(format!("native-{NAME}"), stream.map_err(unsupported)?)?)
+    Ok(attention.configured().artifact(format!("native-{NAME}"), stream.map_err(unsupported)?)?)
 }

@@ -9,7 +9,7 @@ use crate::families::attention::{convert, merge, scores, softmax, values};
 use aie_isa::Isa;
 
 /// The program. It waits for the go lock of each phase.
-pub(super) fn program(isa: &'static Isa, loops: LoopForm) -> Result<CoreProgram, CoreError> {
+pub(in crate::families::rings) fn program(isa: &'static Isa, loops: LoopForm) -> Result<CoreProgram, CoreError> {
     let mut b = CoreBuilder::new(isa);
     let k = Kernel::new(&mut b);
     b.forever(|b| phase(b, k));
