@@ -2,12 +2,13 @@
 //! takes its time for each operation, so that what passes is the time of both with what they hide of each other.
 
 use crate::costs::Costs;
-use crate::model::{Kernel, Model, Order};
+use crate::model::{Kernel, Kind, Model, Order};
 use aie_emulator::array::{Resource, Rules};
 use aie_emulator::{Harness, Timing};
+use aie_hal::format::FormatError;
 use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::extent::Traffic;
-use aie_hal::format::instructions::{ArgumentPlace, InstructionStream, InstructionWriter};
+use aie_hal::format::instructions::{ArgumentPlace, InstructionStream, JoinPart, join};
 use aie_hal::{Arch, KernelArtifact};
 use aie_jit_native::NativeCompiler;
 use std::collections::HashMap;
@@ -51,6 +52,7 @@ struct Step {
     /// Bytes of the arguments of both.
     part_arguments: Vec<usize>,
     half_arguments: Vec<usize>,
+    is_product: bool,
     /// Bytes of weights or of a cache: of all, of the part, of its half.
     bytes: [u64; 3],
 }
@@ -130,19 +132,23 @@ impl Token {
     /// A dispatch of these kernels with their parts.
     fn emulate(&self, group: &[usize], rules: Rules) -> Result<u64, Box<dyn Error>> {
         let steps: Vec<&Step> = group.iter().map(|kernel| &self.steps[*kernel]).collect();
-        let first = InstructionStream::parse(steps[0].part.instructions())?;
-        let mut writer = InstructionWriter::new(first.header());
         let mut buffers: Vec<Vec<u8>> = Vec::new();
+        let mut places: Vec<Vec<ArgumentPlace>> = Vec::new();
         for step in &steps {
-            let places = (0..step.part_arguments.len())
-                .map(|at| ArgumentPlace { argument: (buffers.len() + at) as u16, offset: 0 });
-            let places: Vec<ArgumentPlace> = places.collect();
-            writer.append(&InstructionStream::parse(step.part.instructions())?, &places)?;
+            let place = |at: usize| ArgumentPlace { argument: (buffers.len() + at) as u16, offset: 0 };
+            places.push((0..step.part_arguments.len()).map(place).collect());
             buffers.extend(step.part_arguments.iter().map(|bytes| vec![0; *bytes]));
         }
+        let parts = steps.iter().zip(&places).map(|(step, places)| {
+            let stream = InstructionStream::parse(step.part.instructions())?;
+            // Nothing writes weights.
+            let (ahead, constant) = (step.part.ahead(), &[true][..usize::from(step.is_product)]);
+            Ok(JoinPart { stream, places, ahead, constant, is_replaceable: step.part.stream_maker().is_some() })
+        });
+        let joined = join(&parts.collect::<Result<Vec<_>, FormatError>>()?)?;
         let bound: Vec<usize> = (0..buffers.len()).collect();
         let mut harness = Harness::load_under(&self.arch, steps[0].part.pdi(), rules)?;
-        Ok(harness.dispatch(&writer.finish()?, &mut buffers, &bound)?.timing.cycles)
+        Ok(harness.dispatch(&joined.bytes, &mut buffers, &bound)?.timing.cycles)
     }
 }
 
@@ -153,6 +159,7 @@ impl Step {
             let arguments = node.arguments().map(|tensor| tensor.span_bytes()).collect();
             Ok((compiler.build(&node, arch)?, arguments))
         };
+        let is_product = kernel.kind == Kind::Product;
         let bytes_of = |size| kernel.bytes * size as u64 / kernel.size.max(1) as u64;
         let (artifact, arguments) = made(kernel.size)?;
         if kernel.bytes <= PART_BYTES {
@@ -164,13 +171,14 @@ impl Step {
                 half: None,
                 part_arguments: arguments,
                 half_arguments: Vec::new(),
+                is_product,
                 bytes,
             });
         }
         let half_size = ((kernel.size as u64 * PART_BYTES / kernel.bytes) as usize / 2 / UNIT).max(1) * UNIT;
         let ((half, half_arguments), (part, part_arguments)) = (made(half_size)?, made(2 * half_size)?);
         let bytes = [kernel.bytes, bytes_of(2 * half_size), bytes_of(half_size)];
-        Ok(Self { artifact, part, half: Some(half), part_arguments, half_arguments, bytes })
+        Ok(Self { artifact, part, half: Some(half), part_arguments, half_arguments, is_product, bytes })
     }
 
     /// Cycles that all of it takes longer than its part.

@@ -87,8 +87,8 @@ fn no_lock_is_set_for_one_item() {
         Instruction::Write { address, .. } => Some(aie_hal::format::tile_location(address as u32)),
         _ => None,
     });
-    let locks: Vec<_> = writes.filter(|(_, row, offset)| *row == 2 && (0x1_F000..0x1_F100).contains(offset)).collect();
-    assert_eq!(locks, [0, 1, 2].map(|column| (column, 2, 0x1_F000 + 0x10 * u32::from(GO_LOCK))));
+    let locks: Vec<_> = writes.filter(|(_, row, offset)| *row == 5 && (0x1_F000..0x1_F100).contains(offset)).collect();
+    assert_eq!(locks, [0, 1, 2].map(|column| (column, 5, 0x1_F000 + 0x10 * u32::from(GO_LOCK))));
     assert_eq!(InstructionStream::parse(&stream).unwrap().charged_operations(), 3 * 33);
 }
 
