@@ -8,8 +8,8 @@ use std::borrow::Cow;
 
 /// Families in the order in which they are tested. Sums need shims and cores with their locks; rings in mem tiles that a stream starts,
 /// as the others from copies on have them, are what has hung on an NPU; those that the PDI starts have not.
-const BY_RISK: [&str; 9] =
-    ["elementwise", "rows", "rope", "vectors", "rings", "copies", "product", "token", "attention"];
+const BY_RISK: [&str; 10] =
+    ["elementwise", "rows", "rope", "vectors", "rings-attention", "rings", "copies", "product", "token", "attention"];
 
 /// What has streams that start channels of mem tiles.
 const STARTED_BY_STREAMS: [&str; 5] = ["copies", "product", "token", "attention", "imported-memory"];
