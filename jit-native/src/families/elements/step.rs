@@ -138,7 +138,7 @@ impl Step {
         }
         let used = &constants[..self.function.constants()];
         let byte =
-            |operand: Operand| 4 * operand.slot as u32 | if operand.step == VECTOR_BYTES { VECTOR_BYTES } else { 0 };
+            |operand: Operand| (4 * operand.slot as u32) | if operand.step == VECTOR_BYTES { VECTOR_BYTES } else { 0 };
         let operands = [number, byte(self.first), byte(self.second), byte(self.target)];
         let operands = operands.into_iter().rev().fold(0, |word, byte| word << 8 | byte);
         let bytes = 4 * used.len() as u32;

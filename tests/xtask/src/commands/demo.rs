@@ -47,6 +47,10 @@ pub struct DemoArgs {
     /// Attention as one operation (llama.cpp's `-fa on`) instead of two products and a softmax
     #[arg(long)]
     flash_attention: bool,
+    /// Decode with native kernels of this family (`GGML_HSA_NATIVE_PRODUCTS`). With `rings` each graph has to be one dispatch of one PDI,
+    /// which those of up to four tokens are
+    #[arg(long, value_name = "FAMILY", value_parser = ["product", "rings"], requires = "emulated")]
+    products: Option<String>,
     /// Write the statistics to this file
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
@@ -89,7 +93,9 @@ pub fn run(args: &DemoArgs, options: &Options) -> Result<()> {
         }
         _ => {}
     }
-    let finished = request.run(session.on_device("llama-completion", Some(&stats))?, |bytes| {
+    let mut command = session.on_device("llama-completion", Some(&stats))?;
+    command.envs(args.products.iter().map(|family| ("GGML_HSA_NATIVE_PRODUCTS", family)));
+    let finished = request.run(command, |bytes| {
         if !options.json {
             // A closed standard output ends the demonstration of the text, not the check.
             let mut out = std::io::stdout().lock();
@@ -141,6 +147,9 @@ pub fn run(args: &DemoArgs, options: &Options) -> Result<()> {
         if !options.json {
             crate::say!("the first {compared} tokens are those of the reference kernels");
         }
+        if args.products.as_deref() == Some("rings") {
+            one_dispatch(device)?;
+        }
     }
     if let Some(simulation) = session.simulation.as_ref().filter(|_| args.driver.driver == DriverName::Xdna) {
         for kernel in PINNING_KERNELS {
@@ -181,6 +190,19 @@ fn as_ordinary_user(request: &Request, session: &Session, text: &str) -> Result<
 
 /// Tokens that have to be the same with reference kernels.
 const COMPARED: usize = 16;
+
+/// Each graph of a few tokens is one dispatch, and all of them have one PDI.
+fn one_dispatch(device: &DeviceStats) -> Result<()> {
+    let (dispatches, graphs) = (device.counters.dispatches - device.counters.joined, device.graphs.computed);
+    let (pdis, contexts) = (device.work.code_pdis, device.counters.contexts_created);
+    if (dispatches, pdis, contexts) != (graphs, 1, 1) {
+        bail!(
+            "{graphs} graphs took {dispatches} dispatches of {pdis} PDIs in {contexts} contexts, expected one each of one PDI in one \
+             context; with more than four tokens, as in a longer prompt, they are others"
+        );
+    }
+    Ok(())
+}
 
 /// Whether enough ran as machine code, and chose the tokens that reference kernels choose; returns how many were compared.
 fn machine_code(request: &Request, session: &Session, work: &Work, text: &str) -> Result<usize> {

@@ -77,6 +77,7 @@ const STAGES: &[Stage] = &[
     xtask("demo-xdna", "demo --driver xdna"),
     xtask("demo-rocr", "demo --driver rocr"),
     xtask("demo-emulated", "demo --emulated --flash-attention -n 2"),
+    xtask("demo-rings", "demo --emulated --flash-attention --products rings --prompt The -n 2"),
     xtask("store", "store"),
     xtask("iron", "iron"),
     xtask(BESIDE, "vm check --ci"),
