@@ -232,7 +232,7 @@ impl KernelArtifact {
     /// The same kernel, whose PDI has these channels that may run ahead.
     #[must_use]
     pub fn with_ahead(self, ahead: impl Into<Arc<[AheadChannel]>>) -> Self {
-        Self { ahead: ahead.into(), ..self }
+        Self { ahead: ahead.into(), identity: OnceLock::new(), ..self }
     }
 
     /// The channels of its design whose tasks may be started before the dispatches in front of theirs have ended. None, unless who
@@ -355,17 +355,21 @@ impl KernelArtifact {
         &self.digest
     }
 
-    /// SHA-256 over PDI and instructions. Artifacts with equal identities do the same.
+    /// SHA-256 over PDI, instructions, and the channels that [may run ahead](Self::ahead), if there are any. Artifacts with equal identities do
+    /// the same.
     #[must_use]
     pub fn identity(&self) -> &Digest {
-        self.identity.get_or_init(|| identity_of(&self.digest, &self.instructions))
+        self.identity.get_or_init(|| identity_of(&self.digest, &self.instructions, &self.ahead))
     }
 }
 
 /// The digest of a PDI's digest and instructions.
-fn identity_of(pdi: &Digest, instructions: &[u8]) -> Digest {
+fn identity_of(pdi: &Digest, instructions: &[u8], ahead: &[AheadChannel]) -> Digest {
     let mut identity = Sha256::new_with_prefix(pdi.as_bytes());
     identity.update(instructions);
+    for AheadChannel { column, channel, packet, first_descriptor, descriptors } in ahead {
+        identity.update([*column, *channel, packet.unwrap_or(u8::MAX), *first_descriptor, *descriptors]);
+    }
     Digest(identity.finalize().into())
 }
 

@@ -139,16 +139,17 @@ pub(crate) fn assemble(
         let part = if matches!(error, ArtifactError::Pdi { .. }) { Part::Pdi } else { Part::Instructions };
         (part, error.to_string())
     })?;
+    let artifact = match manifest {
+        Some(manifest) => artifact.with_ahead(manifest.ahead.as_slice()),
+        None => artifact,
+    };
     manifest.map_or(Ok(()), |manifest| manifest.check(&artifact)).map_err(|error| (Part::Pdi, error.to_string()))?;
     let (found, expected) = (artifact.argument_count(), node.map_or(usize::MAX, |node| node.arguments().count()));
     if found > expected {
         let reason = format!("it uses {found} arguments, the operation has {expected}");
         return Err((Part::Instructions, reason));
     }
-    Ok(match manifest {
-        Some(manifest) => artifact.with_ahead(manifest.ahead.as_slice()),
-        None => artifact,
-    })
+    Ok(artifact)
 }
 
 /// Writes `bytes` to a file of its own in `folder`, readable by all users as far as the user's mask allows, as files are.

@@ -55,7 +55,8 @@ pub struct Manifest {
     pub pdi_sha256: String,
     /// Bytes of the instruction stream.
     pub instructions_bytes: usize,
-    /// [`KernelArtifact::identity`], hexadecimal: SHA-256 over the binary SHA-256 of the PDI and the instruction stream.
+    /// [`KernelArtifact::identity`], hexadecimal: SHA-256 over the binary SHA-256 of the PDI, the instruction stream, and what
+    /// `ahead` says.
     pub identity: String,
     /// [`KernelArtifact::ahead`]: channels whose tasks may run ahead, which neither file says.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -201,6 +202,12 @@ pub(crate) mod tests {
         let (pdi, instructions) = (artifact.pdi().into(), artifact.instructions().into());
         let read = assemble(artifact.name(), &arch("aie2p"), pdi, instructions, Some(&manifest), None).unwrap();
         assert_eq!(read.ahead(), [channel]);
+        // What runs ahead is a promise about the PDI: a changed one is damage.
+        let mut wrong = manifest;
+        wrong.ahead[0].packet = Some(1);
+        let (pdi, instructions) = (artifact.pdi().into(), artifact.instructions().into());
+        let error = assemble(artifact.name(), &arch("aie2p"), pdi, instructions, Some(&wrong), None).unwrap_err().1;
+        assert!(error.starts_with("the instruction stream is not"), "{error}");
     }
 
     #[test]

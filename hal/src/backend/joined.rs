@@ -43,11 +43,10 @@ impl Room {
 
     /// On a device with these limits, on which a chain may be expected to take `chain_ns`.
     pub(super) fn new(limits: &Limits, chain_ns: u64) -> Self {
-        Self {
-            arguments: limits.kernel_arguments,
-            stream_bytes: joined_stream_bytes(limits),
-            expected_ns: Self::EXPECTED_NS.min(chain_ns),
-        }
+        // Halves, so that a pace that changes little by little does not join anew each time.
+        let halves = std::iter::successors(Some(Self::EXPECTED_NS), |ns| Some(ns / 2).filter(|ns| *ns > 0));
+        let expected_ns = halves.into_iter().find(|ns| *ns <= chain_ns).unwrap_or_default();
+        Self { arguments: limits.kernel_arguments, stream_bytes: joined_stream_bytes(limits), expected_ns }
     }
 }
 
@@ -363,8 +362,8 @@ struct Known<H> {
     made: HashMap<Key, Vec<SharedJoined<H>>>,
 }
 
-/// As many joined streams with parts that change are kept of the same neighbours: one is changed while a chain runs the other.
-const KEPT: usize = 2;
+/// As many joined streams with parts that change are kept of the same neighbours: one is changed while chains run the others.
+const KEPT: usize = 4;
 
 impl<H> Default for JoinedList<H> {
     fn default() -> Self {
@@ -404,7 +403,7 @@ impl<H> JoinedList<H> {
     }
 
     /// The joined dispatch of `neighbours`, some of which have a stream for the data at hand: one of another run, with these streams in the
-    /// place of those before. None when there is none that no chain has, or the streams have another form.
+    /// place of those before. None if chains use all that are kept, or the streams have another form.
     pub(super) fn renewed<B: DeviceBackend<Heap = H>>(
         &self,
         device: &B,
@@ -415,6 +414,11 @@ impl<H> JoinedList<H> {
         kept.iter_mut().find_map(|joined| {
             Arc::get_mut(joined).is_some_and(|joined| joined.replace(device, neighbours)).then(|| Arc::clone(joined))
         })
+    }
+
+    /// Gives up what is kept for [`JoinedList::renewed`], to make room in the device heap. Chains that run it keep it.
+    pub(super) fn release(&self) {
+        self.0.lock().made.clear();
     }
 
     /// Keeps the joined dispatch of neighbours of which some have a stream for the data at hand, for [`JoinedList::renewed`].

@@ -147,10 +147,14 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
     /// Puts the stream of one dispatch into the device heap.
     fn upload(&mut self, index: usize, artifact: &KernelArtifact) -> Result<Stream<B::Heap>, Stop> {
         let stream = match Stream::load(self.device, artifact) {
-            // Streams of chains under way make room.
+            // Streams of chains under way make room, and those that are kept for the next run.
             Err(DeviceError::OutOfMemory { .. }) => {
                 self.start_chain()?;
                 self.drain()?;
+                let list = self.batch.get(index).and_then(InFlight::list);
+                if let Some(known) = list.and_then(|list| list.derived(JoinedList::<B::Heap>::default)) {
+                    known.release();
+                }
                 Stream::load(self.device, artifact)
             }
             result => result,

@@ -1,7 +1,7 @@
 //! Tasks of shims that may be started before the dispatches in front of theirs have ended.
 //!
 //! Such a task reads memory that nothing in flight writes, and what it sends waits in the array until the dispatch takes it that it was
-//! made for. Whether a design has room for that, no stream says: [`AheadChannel`] is what its maker says of a channel.
+//! made for. A stream does not say whether its design has room for that: [`AheadChannel`] is what its maker says of a channel.
 
 use super::{Instruction, opcode};
 use crate::format::bd::ShimBd;
@@ -14,7 +14,7 @@ use std::ops::Range;
 /// A channel of a shim whose tasks may run ahead, for all dispatches of one PDI.
 ///
 /// Who makes the PDI and its streams promises that
-/// - what the channel sends goes through channels that the configuration has started for ever, and holds up nothing but itself when it
+/// - what the channel sends goes through channels that the configuration has started forever, and holds up nothing but itself when it
 ///   waits there;
 /// - a core takes nothing of it before the dispatch that it was made for has begun in another way;
 /// - when a dispatch has ended, all its tasks on the channel have;

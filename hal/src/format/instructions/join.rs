@@ -287,6 +287,13 @@ pub fn join(parts: &[JoinPart<'_>]) -> Result<JoinedStream, JoinFailure> {
             channels.push(*channel);
         }
     }
+    // Of a channel of which two things are said nothing is known.
+    let all = channels.clone();
+    let is_said_once = |channel: &AheadChannel| {
+        let place = (channel.column, channel.channel);
+        all.iter().filter(|other| (other.column, other.channel) == place).count() == 1
+    };
+    channels.retain(is_said_once);
     let Some(first) = parts.first() else {
         return Err(FormatError::new("joined instructions", 0, "a part", "none").into());
     };

@@ -9,14 +9,12 @@ pub(super) fn cases(_: &Arch) -> Vec<Case> {
     let f32s = |ne| Tensor::contiguous(DataType::F32, ne);
     let (turned, some) = (f32s([20, 30, 3, 1]), f32s([12, 5, 4, 1]));
     let turned = Tensor { ne: [30, 20, 3, 1], nb: [turned.nb[1], turned.nb[0], turned.nb[2], turned.nb[3]], ..turned };
-    let places = |dtype, count| Tensor::contiguous(dtype, [count, 1, 1, 1]);
     let mut cases = vec![
         Case::new("CONT", f32s(turned.ne), &[turned]),
         Case::new("DUP", some, &[some]),
         Case::new("CONCAT", f32s([12, 10, 4, 1]), &[some, some]).ints(&[(0, 1)]),
         Case::new("REPEAT", f32s([24, 5, 8, 1]), &[some]),
-        Case::new("GET_ROWS", f32s([70, 4, 1, 1]), &[f32s([70, 40, 1, 1]), places(DataType::I32, 4)])
-            .input(1, Input::Whole(vec![3, 39, 0, 3])),
+        get_rows(),
         set_rows(DataType::F32),
     ];
     cases.extend([DataType::F16, DataType::BF16].map(set_rows));
@@ -40,6 +38,13 @@ fn shapes() -> Vec<Case> {
     cases.push(Case::new("REPEAT", f32s([32, 256, 1, 1]), &[f32s([32, 1, 1, 1])]));
     cases.push(of([6, 5, 4, 3], [7, 40, 200]));
     cases
+}
+
+/// Rows of a table, one of them twice.
+pub(in crate::families) fn get_rows() -> Case {
+    let f32s = |ne| Tensor::contiguous(DataType::F32, ne);
+    let sources = [f32s([70, 40, 1, 1]), Tensor::contiguous(DataType::I32, [4, 1, 1, 1])];
+    Case::new("GET_ROWS", f32s([70, 4, 1, 1]), &sources).input(1, Input::Whole(vec![3, 39, 0, 3]))
 }
 
 /// Three rows into a cache, two of them neighbours.

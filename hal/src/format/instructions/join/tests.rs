@@ -136,7 +136,7 @@ fn product_with(number: u64, tasks: u8, form: &Transfer) -> Vec<u8> {
     let mut writer = InstructionWriter::new(HEADER);
     writer.block_write(0x20_0000, &[number as u32; 4]);
     for task in 0..tasks {
-        writer.transfer(&Transfer { descriptor: form.descriptor + task, ..*form }).unwrap();
+        writer.transfer(&Transfer { descriptor: form.descriptor + task % 4, ..*form }).unwrap();
     }
     let result = shim(0, Direction::StreamToMemory, 0, 0, 2, 64 * number);
     writer.transfer(&shim(0, Direction::MemoryToStream, 1, 12, 1, 64 * number)).unwrap();
@@ -251,12 +251,25 @@ fn what_does_not_use_the_channel_is_gone_past() {
     let three = product_with(1, 3, &form);
     let parts = [&first, &three, &last].map(|stream| part(stream, &ahead));
     assert_eq!(short(&join(&parts).unwrap().bytes), "p w8:0 o r w9:1 w10:1 w11:1 . p o r w8:2 . p o r .");
+    let five = product_with(1, 5, &form);
+    let parts = [&first, &five, &last].map(|stream| part(stream, &ahead));
+    assert_eq!(join(&parts).unwrap().ahead, 0);
     // In a column without a result nothing tells that its tasks have ended.
     let elsewhere = product_with(1, 1, &Transfer { column: 1, ..form });
     let ahead = [weights(0), weights(1)];
     let parts = [&first, &elsewhere, &last].map(|stream| part(stream, &ahead));
     let joined = short(&join(&parts).unwrap().bytes);
     assert_eq!(joined, "p w8:0 o r w9:2 . p w8:1 o r . p o r .");
+}
+
+/// Of a channel of which parts say different things nothing is moved, and each task is there once.
+#[test]
+fn a_channel_is_said_once() {
+    let (first, last) = (product(0), product(2));
+    let ahead = [weights(0), AheadChannel { packet: Some(1), ..weights(0) }];
+    let parts = [&first, &last].map(|stream| part(stream, &ahead));
+    let joined = join(&parts).unwrap();
+    assert_eq!((joined.ahead, short(&joined.bytes).as_str()), (0, "p w8:0 o r . p w8:2 o r ."));
 }
 
 /// A part whose operations others replace stays as it is, and weights go past it.

@@ -24,6 +24,7 @@ pub(super) fn cases(_: &Arch) -> Vec<Case> {
     let copied = |rows: Tensor, to: Tensor, op: &str| Case::new(op, to, &[rows, to]).exactly(Exactness::Bytes);
     let (line, halves) = (f32s([66, 5, 1, 1]), Tensor::contiguous(DataType::F16, [66, 5, 1, 1]));
     cases.push(copied(line, halves, "CPY"));
+    cases.push(copies::cases::get_rows().exactly(Exactness::Bytes));
     cases.extend(["CONT", "DUP"].map(|op| Case::new(op, line, &[line]).exactly(Exactness::Bytes)));
     cases.extend(
         [DataType::F32, DataType::F16, DataType::BF16]
