@@ -117,7 +117,12 @@ impl Token {
         let mut rules = Rules::default();
         rules.delays = self.arch.cost.delays;
         rules.operation_cycles = pace.operation_cycles;
-        let largest = self.steps.iter().max_by_key(|step| step.bytes[1]).ok_or("a token without kernels")?;
+        let largest = self
+            .steps
+            .iter()
+            .filter(|step| step.is_product)
+            .max_by_key(|step| step.bytes[1])
+            .ok_or("a token without kernels")?;
         let timing = largest.run(&self.arch, &largest.part, &largest.part_arguments, rules)?;
         let reads = timing.uses.iter().filter(|used| {
             let channel = matches!(used.resource, Resource::Channel { direction: Direction::MemoryToStream, .. });

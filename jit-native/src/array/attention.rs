@@ -43,7 +43,7 @@ pub struct AttentionRings {
 /// What moves through a channel of the core in a phase.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moves {
-    /// What the core's channel goes through, and how often, one after the other. A phase has four tasks of up to 256 runs.
+    /// What the core's channel goes through, and how often, one after the other: tiles last. A phase has four tasks of up to 256 runs.
     pub runs: Vec<(Vec<Part>, u32)>,
     /// What of the arguments that is, in the same order; together as many words.
     pub regions: Vec<Region>,
@@ -158,6 +158,10 @@ impl AttentionCore {
                 dispatch.transfer(source, region)?;
             }
         }
+        // Tiles of values go with those of keys, so that no task is waited for that needs one behind it.
+        let words = |(parts, count): &(Vec<Part>, u32)| parts.iter().map(Part::words).sum::<u64>() * u64::from(*count);
+        let front = work.values.runs.split_last().map_or(0, |(_, front)| front.iter().map(words).sum());
+        dispatch.in_front(self.operands[1].channel, front);
         // A result that is started behind all operands is all that has to be waited for.
         for region in &work.result.regions {
             dispatch.transfer_at(self.result, region, Some(1.0))?;

@@ -98,6 +98,8 @@ impl RingUse {
 struct ShimQueue {
     channel: Channel,
     tasks: Vec<ShimTask>,
+    /// Words in front of those that flow evenly.
+    front: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -286,10 +288,19 @@ impl<'a> Dispatch<'a> {
             (run.bd.enable_packet, run.bd.packet_id) = (source.packet.is_some(), source.packet.unwrap_or(0).into());
         }
         *self.phase.words.entry(source.key()).or_default() += region.words();
-        let queue = self.phase.shims.entry(channel.key()).or_insert_with(|| ShimQueue { channel, tasks: Vec::new() });
+        let queue =
+            self.phase.shims.entry(channel.key()).or_insert_with(|| ShimQueue { channel, tasks: Vec::new(), front: 0 });
         let tasks = runs.into_iter().map(|run| ShimTask { run, argument: region.argument, position });
         queue.tasks.extend(tasks);
         Ok(self)
+    }
+
+    /// Has the first `words` that a channel of a shim moves in this phase come in front of the flow of all channels: what is behind them goes on
+    /// with what the others begin with. For operands that a core takes tile by tile with those of another channel, behind something else.
+    pub(super) fn in_front(&mut self, channel: Channel, words: u64) {
+        if let Some(queue) = self.phase.shims.get_mut(&channel.key()) {
+            queue.front = words;
+        }
     }
 
     /// Ends this phase: the stream waits until all of it is done. What follows is the next phase.
@@ -410,10 +421,11 @@ impl<'a> Dispatch<'a> {
         let receives = |queue: &ShimQueue| queue.channel.direction == Direction::StreamToMemory;
         let mut order: Vec<(f64, bool, usize, usize)> = Vec::new();
         for (index, queue) in shims.iter().enumerate() {
-            let total = queue.tasks.iter().map(|task| task.run.words).sum::<u64>().max(1);
-            let mut before = 0;
+            let total = queue.tasks.iter().map(|task| task.run.words).sum::<u64>();
+            let evenly = total.saturating_sub(queue.front).max(1);
+            let mut before: u64 = 0;
             for (number, task) in queue.tasks.iter().enumerate() {
-                let even = before as f64 / total as f64;
+                let even = before.saturating_sub(queue.front) as f64 / evenly as f64;
                 order.push((task.position.unwrap_or(even), receives(queue), index, number));
                 before += task.run.words;
             }

@@ -50,6 +50,8 @@ fn others_follow() {
         Shape { tokens: 3, ..Shape::of_one_token(32, 8, 8, 66) },
         Shape::of_one_token(128, 14, 2, 80),
         Shape { tokens: 2, batch: 2, ..Shape::of_one_token(96, 4, 4, 34) },
+        // Many items with two tasks each, behind long queries.
+        Shape { tokens: 3, ..Shape::of_one_token(16, 128, 32, 18) },
     ];
     let (mut device, mut random) = (None, Rng::with_seed(21));
     for shape in shapes.iter().chain(shapes.iter().rev()) {

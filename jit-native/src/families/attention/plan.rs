@@ -172,18 +172,21 @@ impl Problem {
     pub fn items(&self, tiling: Tiling, columns: usize) -> Vec<Vec<Item>> {
         let (group, together) = (self.group(), self.together());
         let mut dealt = vec![Vec::new(); columns];
+        // What would be fewer heads or tokens computes some again. Heads have others beside them then, so that last digits may differ: all of
+        // their group is of one column, whose channel writes in order.
+        let is_whole = group.is_multiple_of(together);
         let mut column = 0;
         for batch in 0..self.batch {
             for first in (0..self.heads).step_by(group) {
                 for quad in (0..group).step_by(together) {
                     for token in (0..self.tokens).step_by(tiling.units) {
-                        // What would be fewer heads or tokens computes some again: both give the same.
                         let head = first + quad.min(group - together);
                         let token = token.min(self.tokens - tiling.units);
                         dealt[column].push(Item { batch, head, token });
-                        column = (column + 1) % columns;
+                        column = (column + usize::from(is_whole)) % columns;
                     }
                 }
+                column = (column + usize::from(!is_whole)) % columns;
             }
         }
         dealt

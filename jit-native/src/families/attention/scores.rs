@@ -32,7 +32,7 @@ pub(in crate::families) fn scores(b: &mut CoreBuilder, k: Kernel, [keys, queries
     b.mov(group, keys);
     let step = MaskStep::new(b, k, mask, slopes);
     let early = k.parameter(b, Parameter::MaskEarly);
-    // Eight elements of all keys are behind each other.
+    // Eight elements of all keys are contiguous.
     let (all, next) = (k.parameter(b, Parameter::Fours), b.reg(Class::Modifier));
     b.binary_into(all, "lshl", all, 6);
     b.mov(next, all);

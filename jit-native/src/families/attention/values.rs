@@ -11,7 +11,7 @@ const TRANSPOSE: i64 = 28;
 pub(in crate::families) fn values(b: &mut CoreBuilder, k: Kernel, address: Reg, state: Reg) {
     let target = k.pointer(b, k.state, state);
     b.advance(target, i64::from(VALUES));
-    // Four elements of all keys are behind each other.
+    // Four elements of all keys are contiguous.
     let four = k.parameter(b, Parameter::Eights);
     b.binary_into(four, "lshl", four, 6);
     let mode = b.scalar(TRANSPOSE);

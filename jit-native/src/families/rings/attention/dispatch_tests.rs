@@ -68,7 +68,7 @@ fn streams_leave_everything_at_rest(#[case] tokens: usize, #[case] groups: usize
     let design = Design::read(&aie2(), &source).unwrap();
     assert_eq!((&design.problems[..], &design.doubts[..]), (&[][..], &[][..]));
     let mut device = Device::of(machine.configured());
-    let locks = |device: &Device| (0..4).map(|column| device.locks(Tile::new(column, 2), 16)).collect::<Vec<_>>();
+    let locks = |device: &Device| (0..4).map(|column| device.locks(Tile::new(column, 5), 16)).collect::<Vec<_>>();
     let at_rest = locks(&device);
     for _ in 0..2 {
         device.dispatch(&stream, &mut buffers).unwrap();

@@ -8,13 +8,13 @@
 //!
 //!   keys      2 x T rows, as they arrive, in place bf16      shim MM2S 0: keys of all heads of the column
 //!   values    2 x T rows                                     shim MM2S 1: queries of all heads, mask, values of all heads
-//!   mask      all keys of a phase                            shim S2MM 0: results of all heads
+//!   mask      all keys of a phase                            shim S2MM 1: results of all heads
 //!   queries   of all heads
 //!   states    of all heads: maximum, sum, values
 //! ```
 //!
 //! Rows come as they lie in memory, and the core's channels put them in blocks: the descriptor of a tile has three dimensions, elements of a
-//! block, blocks of a row, rows. So eight elements of all keys of a tile are behind each other, and four elements of all of its values,
+//! block, blocks of a row, rows. So eight elements of all keys of a tile are contiguous, and four elements of all of its values,
 //! which is where loops find blocks without a shuffle.
 //!
 //! # Phases

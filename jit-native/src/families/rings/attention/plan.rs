@@ -204,16 +204,17 @@ impl Cut {
 fn heads(problem: &Problem) -> Vec<usize> {
     let (group, together) = (problem.group(), problem.together());
     let firsts = (0..problem.heads).step_by(group);
-    // What would be fewer heads computes some again: both give the same.
+    // What would be fewer heads computes some again, with others beside them: last digits may differ.
     firsts.flat_map(|first| (0..group).step_by(together).map(move |quad| first + quad.min(group - together))).collect()
 }
 
 /// The items of each column: their first heads, one after the other.
 pub(super) fn dealt(problem: &Problem, columns: usize) -> Vec<Vec<usize>> {
-    let heads = heads(problem);
-    (0..columns)
-        .map(|column| heads[heads.len() * column / columns..heads.len() * (column + 1) / columns].to_vec())
-        .collect()
+    let (heads, together) = (heads(problem), problem.together());
+    // What is computed twice is of one column, whose channel writes in order.
+    let unit = if problem.group().is_multiple_of(together) { 1 } else { problem.group().div_ceil(together) };
+    let first = |column: usize| heads.len() / unit * column / columns * unit;
+    (0..columns).map(|column| heads[first(column)..first(column + 1)].to_vec()).collect()
 }
 
 #[cfg(test)]

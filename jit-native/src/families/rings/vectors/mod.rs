@@ -72,11 +72,16 @@ pub static FAMILY: Family = Family {
 fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
     // Where there is no machine, that is what a caller has to know first.
     isa_for(NAME, FAMILY.instruction_sets, arch)?;
-    match node.op.as_str() {
+    let kernel = match node.op.as_str() {
         "GET_ROWS" | "SET_ROWS" => cache::build(node, arch, cores(arch)?),
         "CPY" | "CONT" | "DUP" => copy(node, arch),
-        _ => computed(node, arch),
-    }
+        _ => return computed(node, arch),
+    };
+    // Copies say what they do not take under their own name.
+    kernel.map_err(|error| match error {
+        NativeError::Unsupported { op, reason, .. } => NativeError::Unsupported { family: NAME, op, reason },
+        other => other,
+    })
 }
 
 fn cores(arch: &Arch) -> Result<Arc<Cores>, NativeError> {
