@@ -37,7 +37,7 @@ pub trait Unit: Copy + 'static {
         pointer: Reg,
         offsets: [[Option<i64>; 2]; PAIRS],
     ) -> [Self::Pair; PAIRS];
-    /// The low halves of the words of two vectors to memory, behind each other.
+    /// The low halves of the words of two vectors to memory, without gaps.
     fn store_halves(self, builder: &mut CoreBuilder, words: [Self::Word; 2], pointer: Reg, address: Address);
     /// The sum of two vectors.
     fn joined(self, builder: &mut CoreBuilder, x: Self::Floats) -> Self::Float;

@@ -95,6 +95,10 @@ pub fn run(args: &DemoArgs, options: &Options) -> Result<()> {
     }
     let mut command = session.on_device("llama-completion", Some(&stats))?;
     command.envs(args.products.iter().map(|family| ("GGML_HSA_NATIVE_PRODUCTS", family)));
+    if session.emulated.is_some() {
+        // It takes as long as a token, and nothing looks at its result.
+        command.arg("--no-warmup");
+    }
     let finished = request.run(command, |bytes| {
         if !options.json {
             // A closed standard output ends the demonstration of the text, not the check.
