@@ -68,10 +68,7 @@ fn column(b: &mut CoreBuilder, k: Kernel, tiles: Reg) {
     b.repeat(2, |b| {
         let (first, to) = (b.add(parity, 0), b.add(pair, 0));
         b.repeat(2, |b| {
-            let number = k.parameter(b, Parameter::Weights);
-            b.choose(number, k.all.len() as u32, |b, number| {
-                phases(b, k, k.all[number as usize], first, to);
-            });
+            k.choose(b, |b, of| phases(b, k, of, first, to));
             let unit = k.of_type(b, OfType::Bytes);
             let eight = b.binary("lshl", unit, 3);
             b.emit("add", [first, first, eight]);

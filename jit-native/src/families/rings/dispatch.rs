@@ -29,7 +29,7 @@ fn work(problem: &Problem, column: &Column) -> RingsColumn {
 fn parameters(problem: &Problem, column: &Column) -> Parameters {
     Parameters {
         batches: column.batches as u32,
-        weights: problem.number(),
+        weights: problem.weights as u32,
         units: problem.units() as u32,
         groups: problem.groups() as u32,
         portions: (problem.units() / problem.groups()) as u32,

@@ -8,6 +8,7 @@ use super::super::machine::machine;
 use super::super::memory::CORE;
 use super::super::plan::plan;
 use super::super::program::program;
+use super::super::types::Types;
 use super::super::weights::Weights;
 use super::*;
 use crate::array::testing::{Device, adder, aie2, words_of};
@@ -31,7 +32,7 @@ const COLUMNS: u8 = 4;
 
 /// The array with the program of the types beside a type.
 fn rings(weights: Weights) -> Rings {
-    machine(&aie2(), weights.program()).unwrap().rings.clone()
+    machine(&aie2(), Types::default_for(weights)).unwrap().rings.clone()
 }
 
 /// Several types, batches and ends: pairs, odd batches, rows that are no whole batch, few columns of the array, two cores that overlap.
@@ -48,7 +49,8 @@ const PRODUCTS: [(Weights, usize, usize, usize); 8] = [
 
 /// Those of one program.
 fn products(weights: Weights) -> Vec<Problem> {
-    let all = PRODUCTS.into_iter().filter(|(other, ..)| weights.program().contains(other));
+    let types = Types::default_for(weights);
+    let all = PRODUCTS.into_iter().filter(|(other, ..)| types.contains(*other));
     all.map(problem).collect()
 }
 
@@ -141,7 +143,7 @@ fn products_are_right_in_any_order_of_events(
 #[rstest]
 fn products_and_vectors_take_turns(#[values(1, 2, 3)] seed: u64) {
     let weights = Weights::Q4_0;
-    let program = program(Isa::aie2(), weights.program(), LoopForm::of(&aie2())).unwrap();
+    let program = program(Isa::aie2(), Types::default_for(weights), LoopForm::of(&aie2())).unwrap();
     let data: Vec<(u32, Vec<u8>)> =
         program.data.iter().map(|section| (section.offset, section.bytes.clone())).collect();
     let products_code = CoreCode { program: &program.code, data: &data };
@@ -247,7 +249,7 @@ fn operations(stream: &[u8]) -> usize {
 fn a_product_takes_few_operations(#[case] columns: usize, #[case] columns_per_sync: usize, #[case] expected: usize) {
     let arch = Arch { columns_per_sync, ..aie2() };
     let problem = Problem::sized(Weights::Q4_0, 2048, 2048, columns).unwrap();
-    let rings = machine(&arch, problem.weights.program()).unwrap().rings.clone();
+    let rings = machine(&arch, Types::default_for(problem.weights)).unwrap().rings.clone();
     assert_eq!(operations(&stream_of(&rings, &problem)), expected);
 }
 

@@ -2,6 +2,7 @@
 
 use super::memory::{KNOWN, OPERAND_LOCKS, PARAMETERS, Place, RESULT_LOCKS, WEIGHTS_LOCKS};
 pub(super) use super::parameters::Parameter;
+use super::types::Types;
 use super::weights::Weights;
 use crate::array::{OWN_LOCKS, OWN_MEMORY};
 use crate::codegen::{Address, AliasRegion, Class, CoreBuilder, Count, Reg};
@@ -24,6 +25,8 @@ pub(super) enum OfType {
     Exchanged,
     /// The place of [`Weights::combined`] in [`Weights::combinations`].
     Combination,
+    /// Its place among the types of the program.
+    Place,
 }
 
 /// The locks of a ring, as its core names them.
@@ -61,8 +64,8 @@ pub(super) mod mode {
 /// What all parts of the program use.
 #[derive(Clone, Copy)]
 pub(super) struct Kernel {
-    /// The types of weights, by their numbers.
-    pub all: &'static [Weights],
+    /// The types of weights.
+    pub all: Types,
     /// Where the table of types is.
     pub types: u32,
     pub parameters: AliasRegion,
@@ -87,7 +90,7 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    pub fn new(b: &mut CoreBuilder, all: &'static [Weights], types: u32) -> Self {
+    pub fn new(b: &mut CoreBuilder, all: Types, types: u32) -> Self {
         Aie2::new(b);
         // Quants have no sign, and nothing is saturated.
         for control in ["crUnpackSign", "crUPSSign", "crSRSSign"] {
@@ -128,8 +131,14 @@ impl Kernel {
 
     /// Puts what is known of the type at hand where [`Kernel::of_type`] reads it.
     pub fn know(self, b: &mut CoreBuilder) {
-        let number = self.parameter(b, Parameter::Weights);
-        let entry = b.binary("lshl", number, i64::from(Weights::ENTRY.trailing_zeros()));
+        let (number, place) = (self.parameter(b, Parameter::Weights), b.scalar(0));
+        // As many places as there are types up to it, besides the first one.
+        for weights in self.all.iter().skip(1) {
+            let least = b.scalar(weights as i64);
+            let reaches = b.binary("geu", number, least);
+            b.emit("add", [place, place, reaches]);
+        }
+        let entry = b.binary("lshl", place, i64::from(Weights::ENTRY.trailing_zeros()));
         let entry = b.add(entry, i64::from(OWN_MEMORY + self.types));
         let (from, entry) = (self.pointer(b, self.parameters, entry), b.reg(Class::W));
         b.load(entry, from, Address::At(0));
@@ -143,6 +152,13 @@ impl Kernel {
         let at = b.pointer_at(self.known, OWN_MEMORY + KNOWN.0);
         b.load(target, at, Address::At(4 * i64::from(what as u32)));
         target
+    }
+
+    /// Does what the type at hand needs.
+    pub fn choose(self, b: &mut CoreBuilder, mut body: impl FnMut(&mut CoreBuilder, Weights)) {
+        let place = self.of_type(b, OfType::Place);
+        let all: Vec<Weights> = self.all.iter().collect();
+        b.choose(place, all.len() as u32, |b, place| body(b, all[place as usize]));
     }
 
     /// A pointer with the address in a scalar.

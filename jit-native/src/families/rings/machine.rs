@@ -3,7 +3,7 @@
 use super::attention;
 use super::memory::CORE;
 use super::program::program;
-use super::weights::Weights;
+use super::types::Types;
 use crate::array::{ArrayError, Attention, CoreCode, Memo, Rings};
 use crate::codegen::{LoopForm, LoopReport};
 use crate::families::elements::dispatch as elements;
@@ -32,7 +32,7 @@ pub(super) struct Machine {
 
 impl Machine {
     /// The machine of a generation, for these types of weights.
-    pub fn new(arch: &Arch, isa: &'static Isa, types: &'static [Weights]) -> Result<Self, ConfigureError> {
+    pub fn new(arch: &Arch, isa: &'static Isa, types: Types) -> Result<Self, ConfigureError> {
         let form = LoopForm::of(arch);
         let (products, vectors) = (program(isa, types, form)?, elements_program(isa, Repertoire::Token, form)?);
         let attention = attention::program::program(isa, form)?;
@@ -55,10 +55,10 @@ impl Machine {
 }
 
 /// A machine is the same for all nodes with its types of weights.
-static MACHINES: Memo<&'static [Weights], Machine> = Memo::new();
+static MACHINES: Memo<Types, Machine> = Memo::new();
 
-pub(super) fn machine(arch: &Arch, types: &'static [Weights]) -> Result<Arc<Machine>, NativeError> {
+pub(super) fn machine(arch: &Arch, types: Types) -> Result<Arc<Machine>, NativeError> {
     let isa = isa_for(NAME, INSTRUCTION_SETS, arch)?;
     let machine = MACHINES.get(arch, types, || Machine::new(arch, isa, types));
-    machine.map_err(|reason| NativeError::failed(NAME, reason))
+    machine.map_err(|reason| NativeError::failed(NAME, format!("products of {types}: {reason}")))
 }

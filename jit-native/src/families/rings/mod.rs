@@ -27,6 +27,7 @@ mod problem;
 mod program;
 mod scales;
 mod sums;
+mod types;
 mod units;
 pub mod vectors;
 mod weights;
@@ -39,7 +40,7 @@ use aie_ops::Node;
 use machine::{INSTRUCTION_SETS, NAME, machine};
 use plan::{plan, traffic};
 use problem::Problem;
-use weights::Weights;
+use types::Types;
 
 const OPERATION: &str = "MUL_MAT";
 
@@ -52,7 +53,7 @@ pub static FAMILY: Family =
 /// # Errors
 /// As for a node.
 pub fn loops(arch: &Arch) -> Result<Vec<LoopReport>, NativeError> {
-    let machines = Weights::PROGRAMS.map(|types| machine(arch, types));
+    let machines = Types::DEFAULTS.map(|types| machine(arch, types));
     let machines: Vec<_> = machines.into_iter().collect::<Result<_, _>>()?;
     Ok(machines.iter().flat_map(|machine| machine.loops.iter().cloned()).collect())
 }
@@ -65,7 +66,7 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
     isa_for(NAME, INSTRUCTION_SETS, arch)?;
     let unsupported = |reason: String| NativeError::unsupported(NAME, node, reason);
     let problem = Problem::of(node).map_err(unsupported)?;
-    let machine = machine(arch, problem.weights.program())?;
+    let machine = machine(arch, Types::default_for(problem.weights))?;
     // A column of the array costs operations, which take longer than what it saves where there are few rows.
     let stream = cost::cheapest(cost::powers(arch.array.columns), &arch.cost, |width| {
         let columns = plan(&problem, width)?;

@@ -26,7 +26,7 @@ macro_rules! parameters {
 parameters! {
     /// Batches of 16 rows.
     batches: Batches;
-    /// Number of the type of weights among those of the program.
+    /// Number of the type of weights.
     weights: Weights;
     /// Units of a row, which are also the groups of 16 units of a batch.
     units: Units;

@@ -125,8 +125,7 @@ impl Stream {
                 b.store(vector, to, Address::Then(64));
             });
         });
-        let number = k.parameter(b, Parameter::Weights);
-        b.choose(number, k.all.len() as u32, |b, number| order::portion(b, k, k.all[number as usize], stream.at));
+        k.choose(b, |b, of| order::portion(b, k, of, stream.at));
         stream.moved(b, bytes);
         stream.keep(b, k);
     }

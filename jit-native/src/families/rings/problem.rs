@@ -110,16 +110,6 @@ impl Problem {
         if self.units().is_multiple_of(BATCH_ROWS) { 0 } else { (BATCH_ROWS - 1) * self.weights.unit() / 16 }
     }
 
-    /// The types of the program that has this one.
-    pub fn program(&self) -> &'static [Weights] {
-        Weights::program(self.weights)
-    }
-
-    /// The number of its type there.
-    pub fn number(&self) -> u32 {
-        self.program().iter().position(|weights| *weights == self.weights).unwrap_or_default() as u32
-    }
-
     /// Bytes of a row of weights.
     pub fn row_bytes(&self) -> usize {
         4 * self.units() * self.weights.unit_words()

@@ -5,13 +5,14 @@ use super::kernel::{Kernel, Locks, Parameter};
 use super::memory::{PARTS, TYPES};
 use super::portion::Stream;
 use super::sums;
+use super::types::Types;
 use super::units;
 use super::weights::Weights;
 use crate::codegen::{CoreBuilder, CoreError, CoreProgram, Count, LoopForm};
 use aie_isa::Isa;
 
 /// The program. It waits for the first part of a column, which comes once its parameters have been written.
-pub(super) fn program(isa: &'static Isa, all: &'static [Weights], loops: LoopForm) -> Result<CoreProgram, CoreError> {
+pub(super) fn program(isa: &'static Isa, all: Types, loops: LoopForm) -> Result<CoreProgram, CoreError> {
     let mut b = CoreBuilder::new(isa);
     b.set_data_area(TYPES.0, TYPES.1);
     let types = b.constant(&Weights::table(all), Weights::ENTRY);
@@ -49,7 +50,7 @@ mod tests {
     /// All ways through the programs, with the memory of their own tile alone.
     #[rstest]
     fn the_checker_accepts_the_programs(
-        #[values(Weights::PROGRAMS[0], Weights::PROGRAMS[1])] types: &'static [Weights],
+        #[values(Types::DEFAULTS[0], Types::DEFAULTS[1])] types: Types,
         #[values(LoopForm::Hardware, LoopForm::Jnz)] loops: LoopForm,
     ) {
         let isa = Isa::aie2();
@@ -58,7 +59,7 @@ mod tests {
         let report = check(&Program::new(isa, &program.code).with_data(vec![own]));
         let rejections: Vec<String> = report.rejections().map(ToString::to_string).collect();
         assert!(rejections.is_empty(), "{}", rejections.join("\n"));
-        println!("{types:?}: {} bytes, {} bundles", report.bytes, report.bundles);
+        println!("{types}: {} bytes, {} bundles", report.bytes, report.bundles);
         program.loops.iter().for_each(|report| println!("{report:?}"));
         assert!(report.bytes <= 16 * 1024);
     }

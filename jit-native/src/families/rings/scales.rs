@@ -25,7 +25,7 @@ const INTEGER: u32 = 0x4B00_0000;
 /// the quants that are left of it; of others it stays what it is.
 pub(super) fn portion(b: &mut CoreBuilder, k: Kernel) {
     // Types whose parts have factors have a program of their own.
-    let part_factors = k.all.first().map_or(0, |of| of.part_factors());
+    let part_factors = k.all.iter().next().map_or(0, |of| of.part_factors());
     if part_factors > 0 {
         packed_scales(b, k);
     }

@@ -28,10 +28,7 @@ pub(super) fn portion(b: &mut CoreBuilder, k: Kernel, phase: Reg, parts: Reg) {
     let column_parts = b.add(parts, 0);
     let columns = k.count(b, Parameter::Columns);
     b.repeat(columns, |b| {
-        let number = k.parameter(b, Parameter::Weights);
-        b.choose(number, k.all.len() as u32, |b, number| {
-            Units { k, of: k.all[number as usize] }.products(b, phase, tiles);
-        });
+        k.choose(b, |b, of| Units { k, of }.products(b, phase, tiles));
         let combinations = Weights::combinations(k.all);
         let number = k.of_type(b, OfType::Combination);
         b.choose(number, combinations.len() as u32, |b, number| {

@@ -1,8 +1,9 @@
 //! The types of weights, in units that are whole words.
 
+use super::types::Types;
 use aie_ops::DataType;
 
-/// A type of weights. Its number is what the program knows it by.
+/// A type of weights. Its number is the same for all programs, whatever other types they have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Weights {
     Q4_1 = 0,
@@ -26,14 +27,6 @@ impl Weights {
             Self::Q8_0 => DataType::Q8_0,
             Self::Q4K => DataType::Q4_K,
         }
-    }
-
-    /// The types of each program, as models have them: all do not fit one.
-    pub const PROGRAMS: [&[Self]; 2] = [&[Self::Q4_1, Self::Q4_0, Self::Q8_0], &[Self::Q4K]];
-
-    /// The types of the program that has this one.
-    pub fn program(self) -> &'static [Self] {
-        Self::PROGRAMS.into_iter().find(|types| types.contains(&self)).unwrap_or_default()
     }
 
     /// Elements of a unit.
@@ -94,15 +87,15 @@ impl Weights {
     pub const ENTRY: u32 = 32;
 
     /// What the program knows of its types.
-    pub fn table(types: &[Self]) -> Vec<u8> {
+    pub fn table(types: Types) -> Vec<u8> {
         let combinations = Self::combinations(types);
-        let entry = |of: &Self| {
+        let entry = |(place, of): (u32, Self)| {
             let number = combinations.iter().position(|other| *other == of.combined()).unwrap_or_default();
             let middle = 32 * (of.unit_words() as u32 / 2);
             let (bytes, group) = (of.unit_bytes() as u32, of.group_bytes() as u32);
-            [bytes, of.offset(), of.pair_bytes() as u32, group, middle, of.exchanged(), number as u32, 0]
+            [bytes, of.offset(), of.pair_bytes() as u32, group, middle, of.exchanged(), number as u32, place]
         };
-        types.iter().flat_map(entry).flat_map(u32::to_le_bytes).collect()
+        (0..).zip(types.iter()).flat_map(entry).flat_map(u32::to_le_bytes).collect()
     }
 
     /// The type whose sums of parts are put together in the same way: of pairs of blocks that of q4_0.
@@ -111,8 +104,8 @@ impl Weights {
     }
 
     /// The ways in which sums of parts are put together in a program.
-    pub fn combinations(types: &[Self]) -> Vec<Self> {
-        let mut all: Vec<Self> = types.iter().map(|weights| weights.combined()).collect();
+    pub fn combinations(types: Types) -> Vec<Self> {
+        let mut all: Vec<Self> = types.iter().map(Self::combined).collect();
         all.dedup();
         all
     }

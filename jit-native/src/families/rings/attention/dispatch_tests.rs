@@ -1,6 +1,6 @@
 //! Streams on the emulated array: how long they take, and what they leave behind.
 
-use super::super::Weights;
+use super::super::Types;
 use super::super::build;
 use super::super::machine;
 use super::super::plan::Cut;
@@ -17,7 +17,7 @@ use aie_ops::{DataType, Node, OpParams, Tensor, table};
 use rstest::rstest;
 
 fn attention() -> Attention {
-    machine(&aie2(), Weights::PROGRAMS[0]).unwrap().attention.clone()
+    machine(&aie2(), Types::DEFAULTS[0]).unwrap().attention.clone()
 }
 
 /// A node without values, and the sizes of its arguments.

@@ -37,7 +37,7 @@ mod plan;
 pub(super) mod program;
 
 use super::machine::{INSTRUCTION_SETS, machine};
-use super::weights::Weights;
+use super::types::Types;
 use crate::families::attention::cases::without_sinks;
 pub(super) use crate::families::attention::parameters::WORDS;
 use crate::families::attention::problem::Problem;
@@ -68,7 +68,7 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
     isa_for(NAME, INSTRUCTION_SETS, arch)?;
     let unsupported = |reason: String| NativeError::unsupported(NAME, node, reason);
     let problem = Problem::of(node).and_then(taken).map_err(unsupported)?;
-    let machine = machine(arch, Weights::PROGRAMS[0])?;
+    let machine = machine(arch, Types::DEFAULTS[0])?;
     let attention = &machine.attention;
     let cores = attention.cores();
     let stream = cost::cheapest(cost::powers(cores.len()), &arch.cost, |columns| {

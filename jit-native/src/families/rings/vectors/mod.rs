@@ -14,7 +14,7 @@ mod mover;
 mod tests;
 
 use super::machine::machine;
-use super::weights::Weights;
+use super::types::Types;
 use crate::array::Pass;
 use crate::families::copies::design::{finished, format_of, source, unsupported};
 use crate::families::copies::movement::Movement;
@@ -90,7 +90,7 @@ fn cores(arch: &Arch) -> Result<Arc<Cores>, NativeError> {
 
 /// The cores for vectors beside products of most models.
 fn vectors(arch: &Arch) -> Result<Arc<dispatch::Machine>, NativeError> {
-    Ok(machine(arch, Weights::PROGRAMS[0])?.vectors.clone())
+    Ok(machine(arch, Types::DEFAULTS[0])?.vectors.clone())
 }
 
 /// A copy by one column, in one go.

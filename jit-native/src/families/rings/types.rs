@@ -1,0 +1,77 @@
+//! Sets of types of weights: what a program of product cores is made for.
+
+use super::weights::Weights;
+use aie_ops::DataType;
+use std::fmt;
+
+/// A set of types of weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Types(u32);
+
+impl Types {
+    /// What single nodes take, whose models are not known: the first set with their type.
+    pub(super) const DEFAULTS: [Self; 2] =
+        [Self::with(&[Weights::Q4_1, Weights::Q4_0, Weights::Q8_0]), Self::with(&[Weights::Q4K])];
+
+    /// Those of these types that products take.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the types of a model"))]
+    pub fn of(dtypes: &[DataType]) -> Self {
+        Self(dtypes.iter().filter_map(|dtype| Weights::of(*dtype)).fold(0, |bits, weights| bits | 1 << weights as u32))
+    }
+
+    /// These types.
+    pub(super) const fn with(weights: &[Weights]) -> Self {
+        let (mut bits, mut at) = (0, 0);
+        while at < weights.len() {
+            bits |= 1 << weights[at] as u32;
+            at += 1;
+        }
+        Self(bits)
+    }
+
+    /// The types of the program that a single node with these weights gets.
+    pub(super) fn default_for(weights: Weights) -> Self {
+        Self::DEFAULTS.into_iter().find(|types| types.contains(weights)).unwrap_or(Self::with(&[weights]))
+    }
+
+    pub(super) fn contains(self, weights: Weights) -> bool {
+        self.0 >> weights as u32 & 1 != 0
+    }
+
+    /// In the order of their numbers.
+    pub(super) fn iter(self) -> impl Iterator<Item = Weights> {
+        Weights::ALL.into_iter().filter(move |weights| self.contains(*weights))
+    }
+
+    pub(super) fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+}
+
+impl fmt::Display for Types {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.iter().map(|weights| weights.dtype().name()).collect();
+        f.write_str(&names.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_have_the_order_of_numbers() {
+        let types = Types::of(&[DataType::Q8_0, DataType::F64, DataType::Q4_0, DataType::Q8_0]);
+        assert_eq!(types, Types::with(&[Weights::Q4_0, Weights::Q8_0]));
+        assert_eq!((types.to_string().as_str(), types.len()), ("q4_0, q8_0", 2));
+        assert_eq!(types.iter().collect::<Vec<_>>(), [Weights::Q4_0, Weights::Q8_0]);
+        assert_eq!(Types::of(&[]), Types::default());
+    }
+
+    #[test]
+    fn each_type_has_a_default_set() {
+        for weights in Weights::ALL {
+            assert!(Types::default_for(weights).contains(weights));
+        }
+    }
+}
