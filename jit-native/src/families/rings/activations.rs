@@ -109,12 +109,14 @@ fn tile(b: &mut CoreBuilder, of: Weights, from: Reg, to: Reg) {
     let mix = mode::MIX_64.map(|mode| b.scalar(mode));
     let orders = of.orders();
     let (pair, apart) = (of.pair_bytes(), 2 * of.unit_bytes());
+    // From a part to the next one, which begins where loading it has ended unless others are in between.
+    let step = 2 * of.part_step();
     let parts = |b: &mut CoreBuilder| {
         for (part, order) in (0i64..).zip(orders) {
             let (front, back): (Vec<Reg>, Vec<Reg>) = (0..2).map(|_| (b.reg(Class::X), b.reg(Class::X))).unzip();
             for index in 0..4i64 {
                 // From the second half of a unit to the next one, and from the last to the next part of the first.
-                let next = if index < 3 { apart - 32 } else { 32 - 3 * apart };
+                let next = if index < 3 { apart - 32 } else { step - 32 - 3 * apart };
                 let into = |half: usize| {
                     let vector = if index < 2 { front[half] } else { back[half] };
                     if index % 2 == 0 { vector.lo() } else { vector.hi() }
@@ -168,6 +170,11 @@ fn tile(b: &mut CoreBuilder, of: Weights, from: Reg, to: Reg) {
     };
     match of.parts() / orders.len() {
         1 => parts(b),
+        // Every other part, then those in between.
+        times if step > 64 => b.repeat(2, |b| {
+            b.repeat(times as u32 / 2, parts);
+            b.advance(from, 64 - of.unit_bytes());
+        }),
         times => b.repeat(times as u32, parts),
     }
 }
@@ -183,17 +190,20 @@ fn offsets(b: &mut CoreBuilder, k: Kernel, end: Reg) {
         vector
     });
     // Where two parts take turns, the other one is left out, then come back to.
-    let pair = k.of_type(b, OfType::Pair);
+    let (pair, steps) = (k.of_type(b, OfType::Pair), k.of_type(b, OfType::Steps));
     let skipped = b.binary("sub", pair, 2 * STEP_BYTES);
     let skip = k.modifier(b, skipped);
-    let times = b.scalar(-15);
-    let back = b.binary("mul", skipped, times);
-    let both = b.binary("lshl", skipped, 4);
+    let all = b.binary("mul", skipped, steps);
+    let both = b.binary("lshl", all, 2);
+    let back = b.binary("sub", skipped, both);
+    // Offsets of half a part have no sums, whose place the next one takes.
+    let bytes = b.binary("lshl", steps, 5);
+    let entry = k.modifier(b, bytes);
     let (unit, matrix) = (Aie2::new(b), b.scalar(CoreBuilder::MATRIX_BF16.into()));
     let diagonal = Diagonal::new(b);
     b.repeat_while(|b| {
         let sums = factors.map(|_| [(); 4].map(|()| unit.one(b).zeros()));
-        b.repeat(STEPS as u32, |b| {
+        b.repeat(Count::from(steps).at_least(2), |b| {
             for tile in 0..4 {
                 let columns = b.reg(Class::X);
                 b.load(columns, at, Address::Then(STEP_BYTES));
@@ -211,12 +221,13 @@ fn offsets(b: &mut CoreBuilder, k: Kernel, end: Reg) {
         let none = b.scalar(0);
         b.emit("sub", [back, none, next]);
         let product = diagonal.of(b, sums[0]);
-        b.store(product, to, Address::Then(64));
+        b.store(product, to, Address::At(0));
         let sum = diagonal.of(b, sums[1]);
         let mut l = unit.one(b);
         let sum = l.float(sum);
         let sum = l.two_terms(sum);
-        b.store(sum, to, Address::Then(64));
+        b.store(sum, to, Address::At(64));
+        b.advance(to, entry);
         let reached = b.reg(Class::Scalar);
         b.mov(reached, at);
         b.binary("ltu", reached, end)

@@ -5,8 +5,13 @@ use aie_hal::Arch;
 use aie_ops::{DataType, Tensor};
 
 /// Types of weights, with a length of rows, and several columns of which a core has room for.
-const WEIGHTS: [(DataType, usize, usize); 4] =
-    [(DataType::Q4_0, 256, 4), (DataType::Q4_1, 576, 2), (DataType::Q8_0, 320, 1), (DataType::Q4_K, 1024, 3)];
+const WEIGHTS: [(DataType, usize, usize); 5] = [
+    (DataType::Q4_0, 256, 4),
+    (DataType::Q4_1, 576, 2),
+    (DataType::Q8_0, 320, 1),
+    (DataType::Q4_K, 1024, 3),
+    (DataType::Q6_K, 1536, 1),
+];
 
 /// Rows that are no whole batch, of which all columns have some, the first one more.
 const ROWS: usize = 150;

@@ -36,7 +36,7 @@ fn rings(weights: Weights) -> Rings {
 }
 
 /// Several types, batches and ends: pairs, odd batches, rows that are no whole batch, few columns of the array, two cores that overlap.
-const PRODUCTS: [(Weights, usize, usize, usize); 8] = [
+const PRODUCTS: [(Weights, usize, usize, usize); 10] = [
     (Weights::Q4_0, 576, 128, 1),
     (Weights::Q4_1, 576, 300, 1),
     (Weights::Q4_1, 768, 100, 3),
@@ -45,6 +45,8 @@ const PRODUCTS: [(Weights, usize, usize, usize); 8] = [
     (Weights::Q4K, 1024, 300, 2),
     (Weights::Q8_0, 576, 256, 1),
     (Weights::Q4K, 2048, 130, 1),
+    (Weights::Q6K, 2048, 130, 1),
+    (Weights::Q6K, 1536, 300, 1),
 ];
 
 /// Those of one program.
@@ -262,6 +264,8 @@ fn a_product_takes_few_operations(#[case] columns: usize, #[case] columns_per_sy
 #[case(Weights::Q8_0, 192, 576)]
 #[case(Weights::Q8_0, 512, 1024)]
 #[case(Weights::Q4K, 256, 2048)]
+#[case(Weights::Q6K, 256, 2048)]
+#[case(Weights::Q6K, 192, 1536)]
 fn times_are_estimated(
     #[case] weights: Weights,
     #[case] rows: usize,

@@ -27,6 +27,7 @@ fn group(weights: Weights) -> (usize, usize) {
         Weights::Q4_0 => (84, 77),
         Weights::Q8_0 => (150, 300),
         Weights::Q4K => (430, 440),
+        Weights::Q6K => (700, 685),
     }
 }
 
@@ -62,7 +63,9 @@ mod tests {
 
     /// More columns of the array take less time, more columns of the operand more.
     #[rstest]
-    fn work_is_shared(#[values(Weights::Q4_1, Weights::Q4_0, Weights::Q8_0, Weights::Q4K)] weights: Weights) {
+    fn work_is_shared(
+        #[values(Weights::Q4_1, Weights::Q4_0, Weights::Q8_0, Weights::Q4K, Weights::Q6K)] weights: Weights,
+    ) {
         let cycles = |width: usize, columns: usize| {
             let problem = Problem::sized(weights, 1024, 2048, columns).unwrap();
             cycles(&problem, &plan(&problem, width).unwrap())

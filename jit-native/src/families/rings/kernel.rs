@@ -27,6 +27,8 @@ pub(super) enum OfType {
     Combination,
     /// Its place among the types of the program.
     Place,
+    /// Eights of `k` that have an offset of their own.
+    Steps,
 }
 
 /// The locks of a ring, as its core names them.
@@ -56,9 +58,15 @@ pub(super) mod mode {
     /// Elements of both vectors in turn.
     pub const MIX_64: [i64; 2] = [14, 15];
     pub const MIX_32: [i64; 2] = [16, 17];
+    pub const MIX_16: i64 = 18;
     pub const MIX_8: [i64; 2] = [20, 21];
+    /// Parts of 128 bits of both vectors in turn, and halves.
+    pub const MIX_128: [i64; 2] = [12, 13];
+    pub const MIX_256: [i64; 2] = [10, 11];
     /// Four rows of 16 elements of 16 bits as 16 rows of four.
     pub const TRANSPOSE: [i64; 2] = [26, 27];
+    /// Four rows of eight elements of 16 bits as eight rows of four, of one vector.
+    pub const TRANSPOSE_8: i64 = 29;
 }
 
 /// What all parts of the program use.
@@ -140,7 +148,7 @@ impl Kernel {
         }
         let entry = b.binary("lshl", place, i64::from(Weights::ENTRY.trailing_zeros()));
         let entry = b.add(entry, i64::from(OWN_MEMORY + self.types));
-        let (from, entry) = (self.pointer(b, self.parameters, entry), b.reg(Class::W));
+        let (from, entry) = (self.pointer(b, self.parameters, entry), b.reg(Class::X));
         b.load(entry, from, Address::At(0));
         let to = b.pointer_at(self.known, OWN_MEMORY + KNOWN.0);
         b.store(entry, to, Address::At(0));

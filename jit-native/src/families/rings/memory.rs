@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   0x0000  parameters | 0x0040 arriving columns, 2 x 128 | 0x0140 a result | 0x0180 constants of the types
-//!   0x0240  weights: a ring of 4 x 2048
-//!   0x2240  spare words of a portion            \
+//!   0x0380  weights: a ring of 4 x 2048
+//!   0x2380  spare words of a portion            \
 //!   0x4000  words of a portion                   | a column in bf16 while tiles are made of it
 //!   0x6000  sums of units, of 16 rows           /
 //!   0x8000  tiles of the columns
@@ -28,28 +28,30 @@ pub(super) const OPERAND_DEPTH: u8 = 2;
 pub(super) const RESULT: Place = (0x140, RESULT_BLOCK);
 pub(super) const RESULT_BLOCK: u32 = 64;
 /// What the program knows of the types of weights.
-pub(super) const TYPES: Place = (0x180, 0x60);
+pub(super) const TYPES: Place = (0x180, 0x180);
 /// Where a job is in its stream of weights.
-pub(super) const STATE: Place = (0x1E0, 0x20);
+pub(super) const STATE: Place = (0x300, 0x20);
 /// What the program knows of the type at hand.
-pub(super) const KNOWN: Place = (0x200, 0x40);
+pub(super) const KNOWN: Place = (0x320, 0x40);
 /// Where words of a portion are put in order, in turn with [`PORTION`]. It begins where [`RING`] ends, so that a portion that begins there may
 /// go on behind it.
-pub(super) const SPARE: Place = (RING.0 + RING.1, 0x1DC0);
+pub(super) const SPARE: Place = (RING.0 + RING.1, PORTION.0 - RING.0 - RING.1);
 /// Factors of the scales of a portion, and sums of its parts, once its words are in order: the memory of [`SPARE`].
 pub(super) const FACTORS: Place = (SPARE.0, 0x1200);
 pub(super) const SUMS: Place = (SPARE.0 + FACTORS.1, SPARE.1 - FACTORS.1);
 /// Words of a portion.
 pub(super) const PORTION: Place = (0x4000, 0x2000);
+/// Of the factors, where those of parts begin, behind those of the unit, of which there is only one then.
+pub(super) const PART_FACTORS: Place = (FACTORS.0 + 128, FACTORS.1 - 128);
 /// Sums of units of sixteen rows.
 pub(super) const PARTS: Place = (0x6000, 0x2000);
 /// A column in bf16, in the memory of the three before, which are not in use yet.
 pub(super) const LINEAR: Place = (SPARE.0, PARTS.0 + PARTS.1 - SPARE.0);
 /// Weights as they arrive: [`DEPTH`] buffers of [`BLOCK`].
-pub(super) const RING: Place = (0x240, DEPTH as u32 * BLOCK);
+pub(super) const RING: Place = (0x380, DEPTH as u32 * BLOCK);
 pub(super) const DEPTH: u8 = 4;
 pub(super) const BLOCK: u32 = 2048;
-/// Portions begin at multiples of these bytes.
+/// Rows begin at multiples of these bytes.
 pub(super) const SKIP: usize = 64;
 /// Tiles of all columns.
 pub(super) const TILES: Place = (0x8000, 0x7000);

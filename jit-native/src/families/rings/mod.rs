@@ -26,6 +26,7 @@ mod portion;
 mod problem;
 mod program;
 mod scales;
+mod six_bits;
 mod sums;
 mod types;
 mod units;

@@ -7,6 +7,7 @@
 use super::kernel::{Kernel, constant, mode, shuffled, turns};
 use super::memory::{PORTION, SPARE};
 use super::parameters::Parameter;
+use super::six_bits;
 use super::weights::Weights;
 use crate::array::OWN_MEMORY;
 use crate::codegen::{Address, AliasRegion, CoreBuilder, Count, Reg};
@@ -16,11 +17,14 @@ const MOST_WORDS: usize = 9;
 
 /// Puts the words of a portion at the address `source` in order, into their place.
 pub(super) fn portion(b: &mut CoreBuilder, k: Kernel, of: Weights, source: Reg) {
-    let (from, to) = (b.add(source, 0), k.address(b, PORTION));
-    let both = b.scalar(i64::from(2 * OWN_MEMORY + PORTION.0 + SPARE.0));
+    let place = if of == Weights::Q6K { six_bits::WORDS } else { PORTION };
+    let (from, to) = (b.add(source, 0), k.address(b, place));
+    let both = b.scalar(i64::from(2 * OWN_MEMORY + place.0 + SPARE.0));
     let groups = k.parameter(b, Parameter::Groups);
     b.repeat(3, |b| {
-        if of.unit_words() > MOST_WORDS {
+        if of == Weights::Q6K {
+            six_bits::words(b, k, [from, to]);
+        } else if of.unit_words() > MOST_WORDS {
             long(b, k, of, [from, to], groups);
         } else {
             short(b, k, of, [from, to], Count::from(groups).at_least(1));

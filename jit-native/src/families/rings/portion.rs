@@ -117,6 +117,7 @@ impl Stream {
         b.when(straddles, |b| {
             // What is at the ring's beginning follows its end.
             let vectors = b.binary("sub", behind, end);
+            let vectors = b.add(vectors, 63);
             let vectors = b.binary("lshl", vectors, -6);
             let (from, to) = (b.pointer_at(k.weights, OWN_MEMORY + RING.0), k.pointer(b, k.ordered, end));
             b.repeat(Count::from(vectors).at_least(1), |b| {

@@ -8,7 +8,7 @@ use aie_ops::{DataType, Node, Tensor};
 const MOST_COLUMNS: usize = 4;
 /// Elements of a turn of the operand's chain.
 const OPERAND_TURN: usize = 64;
-/// Bytes of a portion at most, unless it is one group, as it always is of q4_K. The ring holds one that begins anywhere in a block.
+/// Bytes of a portion at most, unless it is one group, as it always is of q4_K and q6_K. The ring holds one that begins anywhere in a block.
 const PORTION_BYTES: usize = 5760;
 const _: () = assert!(PORTION_BYTES + BLOCK as usize <= RING.1 as usize + SKIP && PORTION_BYTES <= SPARE.1 as usize);
 /// Units of a row, and runs of a portion, that loops need at least.
@@ -68,6 +68,10 @@ impl Problem {
                 "rows of {depth} elements of {dtype}; possible: from {LEAST_UNITS} units of {unit} on"
             ));
         }
+        if !problem.row_bytes().is_multiple_of(4) && !rows.is_multiple_of(2) {
+            let bytes = problem.row_bytes();
+            return Err(format!("{rows} rows of {bytes} bytes, no whole words; possible: an even number of them"));
+        }
         let (phases, parts) = (problem.phases(), weights.parts());
         let linear = 2 * depth + 32 * problem.repeated();
         let rooms = [
@@ -99,8 +103,8 @@ impl Problem {
 
     /// Groups that are decoded at once: as many as divide a batch and fit.
     pub fn groups(&self) -> usize {
-        let (units, words) = (self.units(), self.weights.unit_words());
-        let most = if self.weights.part_factors() > 0 { 1 } else { PORTION_BYTES / (64 * words) };
+        let (units, bytes) = (self.units(), self.weights.group_bytes() as usize);
+        let most = if self.weights.has_part_factors() { 1 } else { PORTION_BYTES / bytes };
         let fits = |groups: &usize| units.is_multiple_of(*groups) && *groups <= most;
         (1..=units).rev().find(fits).unwrap_or(1)
     }
@@ -112,7 +116,7 @@ impl Problem {
 
     /// Bytes of a row of weights.
     pub fn row_bytes(&self) -> usize {
-        4 * self.units() * self.weights.unit_words()
+        self.units() * self.weights.bytes()
     }
 }
 

@@ -5,7 +5,8 @@
 //! without the leading one: then 113 is added and 2^-14, the one that is not there, taken off.
 
 use super::kernel::{Kernel, OfType, Parameter, constant, mode, shuffled};
-use super::memory::{FACTORS, PORTION};
+use super::memory::{FACTORS, PART_FACTORS, PORTION};
+use super::six_bits;
 use super::weights::Weights;
 use crate::array::OWN_MEMORY;
 use crate::codegen::{Address, Class, CoreBuilder};
@@ -24,17 +25,18 @@ const INTEGER: u32 = 0x4B00_0000;
 /// The factors of all groups of a portion. Of two blocks, the first of which begins half a word early, the word in the middle becomes
 /// the quants that are left of it; of others it stays what it is.
 pub(super) fn portion(b: &mut CoreBuilder, k: Kernel) {
-    // Types whose parts have factors have a program of their own.
-    let part_factors = k.all.iter().next().map_or(0, |of| of.part_factors());
-    if part_factors > 0 {
-        packed_scales(b, k);
+    if k.all.iter().any(Weights::has_part_factors) {
+        k.choose(b, |b, of| match of {
+            Weights::Q4K => packed_scales(b, k),
+            Weights::Q6K => six_bits::scales(b, k),
+            _ => {}
+        });
     }
     let (at, bytes) = (b.scalar(i64::from(OWN_MEMORY + PORTION.0)), k.of_type(b, OfType::Group));
     let half = b.binary("lshl", bytes, -1);
     let second = b.binary("add", at, half);
     let words = [at, second].map(|at| k.pointer(b, k.words, at));
-    // Those of parts come first.
-    let to = b.pointer_at(k.factors, OWN_MEMORY + FACTORS.0 + part_factors);
+    let to = b.pointer_at(k.factors, OWN_MEMORY + FACTORS.0);
     let middle = k.of_type(b, OfType::Middle);
     let middle = [at, second].map(|at| {
         let at = b.binary("add", at, middle);
@@ -116,7 +118,7 @@ fn packed_scales(b: &mut CoreBuilder, k: Kernel) {
         }
         word
     });
-    let to = b.pointer_at(k.factors, OWN_MEMORY + FACTORS.0);
+    let to = b.pointer_at(k.factors, OWN_MEMORY + PART_FACTORS.0);
     let unit = Aie2::new(b);
     let mut l = unit.one(b);
     for part in 0..2 {

@@ -7,18 +7,19 @@
 
 use super::diagonal::Diagonal;
 use super::kernel::{Kernel, OfType, Parameter, constant, mode, shuffled, turns};
-use super::memory::{FACTORS, OFFSET_BYTES, OFFSETS, PORTION, SUMS, TILES};
+use super::memory::{FACTORS, OFFSET_BYTES, OFFSETS, PART_FACTORS, PORTION, SUMS, TILES};
 use super::scales;
+use super::six_bits;
 use super::weights::Weights;
 use crate::array::OWN_MEMORY;
 use crate::codegen::{Address, AliasRegion, Class, CoreBuilder, Count, Reg};
 use crate::numerics::{Aie2, Lanes, Unit, Vectors};
 
 /// Upper bytes of numbers from 128 on; the same numbers in halves of a word, and what is left of them and a byte.
-const UPPER_BYTES: u32 = 0x4343_4343;
+pub(super) const UPPER_BYTES: u32 = 0x4343_4343;
 const NUMBER: u32 = 0x4300_4300;
-const LOW_BITS: u32 = 0x437F_437F;
-const SIGN_BIT: u32 = 0x4380_4380;
+pub(super) const LOW_BITS: u32 = 0x437F_437F;
+pub(super) const SIGN_BIT: u32 = 0x4380_4380;
 
 /// Sums of the units of a portion, for every column. `phase` says where the first group begins: how many groups there are until
 /// the first phase comes again.
@@ -28,7 +29,16 @@ pub(super) fn portion(b: &mut CoreBuilder, k: Kernel, phase: Reg, parts: Reg) {
     let column_parts = b.add(parts, 0);
     let columns = k.count(b, Parameter::Columns);
     b.repeat(columns, |b| {
-        k.choose(b, |b, of| Units { k, of }.products(b, phase, tiles));
+        k.choose(b, |b, of| {
+            let units = Units { k, of };
+            match of {
+                Weights::Q6K => {
+                    let around = units.around(b, k.tiles, [phase, tiles], units.phase_tiles(), 1);
+                    six_bits::products(b, k, around.pointer);
+                }
+                _ => units.products(b, phase, tiles),
+            }
+        });
         let combinations = Weights::combinations(k.all);
         let number = k.of_type(b, OfType::Combination);
         b.choose(number, combinations.len() as u32, |b, number| {
@@ -173,10 +183,11 @@ impl Units {
         // Sums of the column's parts have a pointer of their own, as they are needed long after the offsets.
         let sums = b.add(offsets, OFFSET_BYTES / 2);
         let around = |b: &mut CoreBuilder, place| self.around(b, k.offsets, [phase, place], self.phase_offsets(), 1);
-        let sums = (of != Weights::Q4_0).then(|| around(b, sums));
+        let sums = (!matches!(of, Weights::Q4_0 | Weights::Q6K)).then(|| around(b, sums));
         let offsets = around(b, offsets);
         let from = b.pointer_at(k.sums, OWN_MEMORY + SUMS.0);
         let factors = b.pointer_at(k.factors, OWN_MEMORY + FACTORS.0);
+        let part_factors = b.pointer_at(k.factors, OWN_MEMORY + PART_FACTORS.0);
         let to = k.pointer(b, k.parts, parts);
         let groups = k.count(b, Parameter::Groups);
         let mode = b.scalar(mode::MIX_32[0]);
@@ -184,7 +195,7 @@ impl Units {
         b.name_loop(&format!("units of {}", of.dtype()));
         b.repeat(groups, |b| {
             let sum_pointer = sums.as_ref().map(|sums| sums.pointer);
-            let load = Combined { unit, from, factors, offsets: offsets.pointer, sums: sum_pointer };
+            let load = Combined { unit, from, factors, part_factors, offsets: offsets.pointer, sums: sum_pointer };
             let sum = match of {
                 Weights::Q4_1 => {
                     let (part, sum) = load.part(b);
@@ -200,6 +211,7 @@ impl Units {
                     total.unwrap_or(from)
                 }
                 Weights::Q4K => load.q4_k(b, of),
+                Weights::Q6K => load.q6_k(b),
             };
             // Even and odd units in turn.
             let mut l = unit.one(b);
@@ -249,7 +261,7 @@ impl Products {
                 (0..words / 2).for_each(|pair| self.bytes(b, sums, pair == 0));
                 vec![sums]
             }
-            Weights::Q4K => {
+            Weights::Q4K | Weights::Q6K => {
                 let sums = [sums(), sums()];
                 (0..words / 2).for_each(|pair| self.apart(b, sums, pair == 0));
                 sums.to_vec()
@@ -341,17 +353,18 @@ impl Products {
 
 /// Where sums, factors and offsets are read.
 #[derive(Clone, Copy)]
-struct Combined {
-    unit: Aie2,
-    from: Reg,
-    factors: Reg,
-    offsets: Reg,
+pub(super) struct Combined {
+    pub unit: Aie2,
+    pub from: Reg,
+    pub factors: Reg,
+    pub part_factors: Reg,
+    pub offsets: Reg,
     /// Unless they are not needed.
     sums: Option<Reg>,
 }
 
 impl Combined {
-    fn vector(b: &mut CoreBuilder, at: Reg, bytes: i64) -> Reg {
+    pub fn vector(b: &mut CoreBuilder, at: Reg, bytes: i64) -> Reg {
         let vector = b.reg(Class::X);
         b.load(vector, at, Address::Then(bytes));
         vector
@@ -375,7 +388,7 @@ impl Combined {
     }
 
     /// The next factor times what is two bf16, added to a sum.
-    fn times(self, b: &mut CoreBuilder, sum: Option<Reg>, terms: Reg) -> Reg {
+    pub fn times(self, b: &mut CoreBuilder, sum: Option<Reg>, terms: Reg) -> Reg {
         let factor = Self::vector(b, self.factors, 64);
         self.product(b, sum, terms, factor)
     }
@@ -397,7 +410,7 @@ impl Combined {
         b.repeat(of.parts() as u32, |b| {
             let (part, sum) = self.part(b);
             for (total, terms) in [(scaled, part), (lessened, sum)] {
-                let factor = Self::vector(b, self.factors, 64);
+                let factor = Self::vector(b, self.part_factors, 64);
                 let next = self.unit.one(b).multiply_add(total, terms, factor);
                 b.mov(total, next);
             }

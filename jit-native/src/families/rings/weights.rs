@@ -1,4 +1,4 @@
-//! The types of weights, in units that are whole words.
+//! The types of weights, in units that are whole words, or a block of q6_K.
 
 use super::types::Types;
 use aie_ops::DataType;
@@ -11,10 +11,11 @@ pub(super) enum Weights {
     Q4_0 = 1,
     Q8_0 = 2,
     Q4K = 3,
+    Q6K = 4,
 }
 
 impl Weights {
-    pub const ALL: [Self; 4] = [Self::Q4_1, Self::Q4_0, Self::Q8_0, Self::Q4K];
+    pub const ALL: [Self; 5] = [Self::Q4_1, Self::Q4_0, Self::Q8_0, Self::Q4K, Self::Q6K];
 
     pub fn of(dtype: DataType) -> Option<Self> {
         Self::ALL.into_iter().find(|weights| weights.dtype() == dtype)
@@ -26,6 +27,7 @@ impl Weights {
             Self::Q4_0 => DataType::Q4_0,
             Self::Q8_0 => DataType::Q8_0,
             Self::Q4K => DataType::Q4_K,
+            Self::Q6K => DataType::Q6_K,
         }
     }
 
@@ -34,18 +36,24 @@ impl Weights {
         match self {
             Self::Q4_1 => 32,
             Self::Q4_0 | Self::Q8_0 => 64,
-            Self::Q4K => 256,
+            Self::Q4K | Self::Q6K => 256,
         }
     }
 
-    /// Words of a unit.
-    pub const fn unit_words(self) -> usize {
+    /// Bytes of a unit.
+    pub const fn bytes(self) -> usize {
         match self {
-            Self::Q4_1 => 5,
-            Self::Q4_0 => 9,
-            Self::Q8_0 => 17,
-            Self::Q4K => 36,
+            Self::Q4_1 => 20,
+            Self::Q4_0 => 36,
+            Self::Q8_0 => 68,
+            Self::Q4K => 144,
+            Self::Q6K => 210,
         }
+    }
+
+    /// Words of a unit, all but those of q6_K, which is put in order by [`super::six_bits`].
+    pub const fn unit_words(self) -> usize {
+        self.bytes() / 4
     }
 
     /// Parts of 32 of a unit.
@@ -64,13 +72,23 @@ impl Weights {
             Self::Q4_1 => &[Order::Halves],
             Self::Q4_0 => &[Order::TurnedHalves, Order::Halves],
             Self::Q8_0 => &[Order::Turned, Order::Plain],
-            Self::Q4K => &[Order::Plain, Order::Plain],
+            Self::Q4K | Self::Q6K => &[Order::Plain, Order::Plain],
         }
     }
 
     /// Bytes between what is multiplied with fours of units of both parities: where two parts are summed at once, theirs take turns.
     pub fn pair_bytes(self) -> i64 {
-        if self == Self::Q4K { 256 } else { 128 }
+        if self.has_part_factors() { 256 } else { 128 }
+    }
+
+    /// Elements from a part to the next one in tiles.
+    pub fn part_step(self) -> i64 {
+        if self == Self::Q6K { 64 } else { 32 }
+    }
+
+    /// Eights of `k` that have an offset of their own, as they have a scale.
+    fn steps(self) -> u32 {
+        if self == Self::Q6K { 2 } else { 4 }
     }
 
     /// What is taken off a number, as bf16 twice.
@@ -80,20 +98,29 @@ impl Weights {
             Self::Q4_0 => 0x4308_4308,
             Self::Q4_1 | Self::Q4K => 0x4300_4300,
             Self::Q8_0 => 0,
+            // 160: those of q6_K at 32.
+            Self::Q6K => 0x4320_4320,
         }
     }
 
     /// Bytes of what the program knows of a type.
-    pub const ENTRY: u32 = 32;
+    pub const ENTRY: u32 = 64;
 
     /// What the program knows of its types.
     pub fn table(types: Types) -> Vec<u8> {
         let combinations = Self::combinations(types);
         let entry = |(place, of): (u32, Self)| {
             let number = combinations.iter().position(|other| *other == of.combined()).unwrap_or_default();
-            let middle = 32 * (of.unit_words() as u32 / 2);
-            let (bytes, group) = (of.unit_bytes() as u32, of.group_bytes() as u32);
-            [bytes, of.offset(), of.pair_bytes() as u32, group, middle, of.exchanged(), number as u32, place]
+            // The scales of q6_K are put in front of its words.
+            let (group, middle) = match of {
+                Self::Q6K => (64, 0),
+                _ => (of.group_bytes() as u32, 32 * (of.unit_words() as u32 / 2)),
+            };
+            let (bytes, pair) = (of.unit_bytes() as u32, of.pair_bytes() as u32);
+            let known = [bytes, of.offset(), pair, group, middle, of.exchanged(), number as u32, place, of.steps()];
+            let mut entry = [0; Self::ENTRY as usize / 4];
+            entry[..known.len()].copy_from_slice(&known);
+            entry
         };
         (0..).zip(types.iter()).flat_map(entry).flat_map(u32::to_le_bytes).collect()
     }
@@ -118,7 +145,7 @@ impl Weights {
 
     /// Bytes of a group.
     pub fn group_bytes(self) -> i64 {
-        64 * self.unit_words() as i64
+        16 * self.bytes() as i64
     }
 
     /// Words in front of the quants of a unit.
@@ -131,7 +158,7 @@ impl Weights {
         match self {
             Self::Q4_1 | Self::Q4_0 => (4, 1),
             Self::Q8_0 => (8, 1),
-            Self::Q4K => (8, 2),
+            Self::Q4K | Self::Q6K => (8, 2),
         }
     }
 
@@ -140,9 +167,9 @@ impl Weights {
         self.parts() / self.run().1
     }
 
-    /// Bytes of the factors of parts, of which each has a scale and a minimum besides those of the unit.
-    pub fn part_factors(self) -> u32 {
-        if self == Self::Q4K { 128 * self.parts() as u32 } else { 0 }
+    /// Whether its parts have factors besides those of the unit.
+    pub fn has_part_factors(self) -> bool {
+        matches!(self, Self::Q4K | Self::Q6K)
     }
 }
 
@@ -167,7 +194,7 @@ mod tests {
     fn units_are_blocks_in_whole_words() {
         for (number, weights) in (0..).zip(Weights::ALL) {
             let (dtype, blocks) = (weights.dtype(), weights.unit() / weights.dtype().block_elements());
-            assert_eq!(blocks * dtype.block_bytes(), 4 * weights.unit_words(), "{dtype}");
+            assert_eq!(blocks * dtype.block_bytes(), weights.bytes(), "{dtype}");
             assert_eq!((weights as u32, Weights::of(dtype)), (number, Some(weights)));
         }
         assert_eq!(Weights::of(DataType::F32), None);
