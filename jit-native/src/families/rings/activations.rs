@@ -131,7 +131,7 @@ fn tile(b: &mut CoreBuilder, of: Weights, from: Reg, to: Reg) {
                         b.mov(into(0), turned.lo());
                         b.mov(into(1), turned.hi());
                     }
-                    Order::TurnedHalves => {
+                    Order::TurnedHalves | Order::TurnedEights => {
                         for (half, next) in [32, next].into_iter().enumerate() {
                             let (twice, by) = (b.reg(Class::X), b.scalar(4));
                             b.load(twice.lo(), from, Address::At(0));
@@ -141,7 +141,7 @@ fn tile(b: &mut CoreBuilder, of: Weights, from: Reg, to: Reg) {
                             b.mov(into(half), turned.lo());
                         }
                     }
-                    Order::Plain | Order::Halves => {
+                    Order::Plain | Order::Halves | Order::Eights => {
                         b.load(into(0), from, Address::Then(32));
                         b.load(into(1), from, Address::Then(next));
                     }
@@ -156,6 +156,7 @@ fn tile(b: &mut CoreBuilder, of: Weights, from: Reg, to: Reg) {
                 Order::Halves | Order::TurnedHalves => {
                     [0, 1].map(|half: usize| mix.map(|mode| shuffled(b, blocks[0][half], blocks[1][half], mode)))
                 }
+                Order::Eights | Order::TurnedEights => [0, 1].map(|half: usize| [blocks[0][half], blocks[1][half]]),
                 Order::Plain | Order::Turned => [blocks[0], blocks[1]],
             };
             ordered.as_flattened().iter().for_each(|block| b.store(*block, to, Address::Then(2 * pair)));

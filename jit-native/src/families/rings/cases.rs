@@ -5,12 +5,15 @@ use aie_hal::Arch;
 use aie_ops::{DataType, Tensor};
 
 /// Types of weights, with a length of rows, and several columns of which a core has room for.
-const WEIGHTS: [(DataType, usize, usize); 5] = [
+const WEIGHTS: [(DataType, usize, usize); 8] = [
     (DataType::Q4_0, 256, 4),
     (DataType::Q4_1, 576, 2),
     (DataType::Q8_0, 320, 1),
     (DataType::Q4_K, 1024, 3),
     (DataType::Q6_K, 1536, 1),
+    (DataType::Q5_0, 320, 2),
+    (DataType::Q5_1, 256, 3),
+    (DataType::Q5_K, 1024, 1),
 ];
 
 /// Rows that are no whole batch, of which all columns have some, the first one more.

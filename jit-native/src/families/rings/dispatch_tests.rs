@@ -36,7 +36,7 @@ fn rings(weights: Weights) -> Rings {
 }
 
 /// Several types, batches and ends: pairs, odd batches, rows that are no whole batch, few columns of the array, two cores that overlap.
-const PRODUCTS: [(Weights, usize, usize, usize); 10] = [
+const PRODUCTS: [(Weights, usize, usize, usize); 14] = [
     (Weights::Q4_0, 576, 128, 1),
     (Weights::Q4_1, 576, 300, 1),
     (Weights::Q4_1, 768, 100, 3),
@@ -46,6 +46,10 @@ const PRODUCTS: [(Weights, usize, usize, usize); 10] = [
     (Weights::Q8_0, 576, 256, 1),
     (Weights::Q4K, 2048, 130, 1),
     (Weights::Q6K, 2048, 130, 1),
+    (Weights::Q5_0, 320, 300, 2),
+    (Weights::Q5_1, 576, 300, 1),
+    (Weights::Q5_0, 2048, 150, 1),
+    (Weights::Q5K, 1536, 200, 1),
     (Weights::Q6K, 1536, 300, 1),
 ];
 
@@ -110,7 +114,9 @@ fn run_stream(device: &mut Device, stream: &[u8], problem: &Problem, seed: u32) 
 
 /// On one load, in both orders.
 #[rstest]
-fn products_follow_each_other_on_one_load(#[values(Weights::Q4_0, Weights::Q4K)] weights: Weights) {
+fn products_follow_each_other_on_one_load(
+    #[values(Weights::Q4_0, Weights::Q4K, Weights::Q5_0, Weights::Q5K)] weights: Weights,
+) {
     let rings = rings(weights);
     let mut device = Device::of(rings.configured());
     let at_rest = locks(&device);
@@ -266,6 +272,10 @@ fn a_product_takes_few_operations(#[case] columns: usize, #[case] columns_per_sy
 #[case(Weights::Q4K, 256, 2048)]
 #[case(Weights::Q6K, 256, 2048)]
 #[case(Weights::Q6K, 192, 1536)]
+#[case(Weights::Q5_0, 576, 576)]
+#[case(Weights::Q5_0, 512, 1024)]
+#[case(Weights::Q5_1, 576, 576)]
+#[case(Weights::Q5K, 256, 2048)]
 fn times_are_estimated(
     #[case] weights: Weights,
     #[case] rows: usize,

@@ -25,8 +25,11 @@ fn group(weights: Weights) -> (usize, usize) {
     match weights {
         Weights::Q4_1 => (60, 42),
         Weights::Q4_0 => (84, 77),
-        Weights::Q8_0 => (150, 300),
+        Weights::Q8_0 => (140, 270),
         Weights::Q4K => (430, 440),
+        Weights::Q5_0 => (135, 150),
+        Weights::Q5_1 => (62, 72),
+        Weights::Q5K => (690, 740),
         Weights::Q6K => (700, 685),
     }
 }
@@ -64,7 +67,17 @@ mod tests {
     /// More columns of the array take less time, more columns of the operand more.
     #[rstest]
     fn work_is_shared(
-        #[values(Weights::Q4_1, Weights::Q4_0, Weights::Q8_0, Weights::Q4K, Weights::Q6K)] weights: Weights,
+        #[values(
+            Weights::Q4_1,
+            Weights::Q4_0,
+            Weights::Q8_0,
+            Weights::Q4K,
+            Weights::Q5_0,
+            Weights::Q5_1,
+            Weights::Q5K,
+            Weights::Q6K
+        )]
+        weights: Weights,
     ) {
         let cycles = |width: usize, columns: usize| {
             let problem = Problem::sized(weights, 1024, 2048, columns).unwrap();

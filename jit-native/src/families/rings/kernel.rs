@@ -60,6 +60,9 @@ pub(super) mod mode {
     pub const MIX_32: [i64; 2] = [16, 17];
     pub const MIX_16: i64 = 18;
     pub const MIX_8: [i64; 2] = [20, 21];
+    /// The halves of each word exchanged, and eight rows of four bytes as four rows of eight, in both halves of one vector.
+    pub const FLIP_16: i64 = 38;
+    pub const TRANSPOSE_BYTES: i64 = 46;
     /// Parts of 128 bits of both vectors in turn, and halves.
     pub const MIX_128: [i64; 2] = [12, 13];
     pub const MIX_256: [i64; 2] = [10, 11];
@@ -141,11 +144,7 @@ impl Kernel {
     pub fn know(self, b: &mut CoreBuilder) {
         let (number, place) = (self.parameter(b, Parameter::Weights), b.scalar(0));
         // As many places as there are types up to it, besides the first one.
-        for weights in self.all.iter().skip(1) {
-            let least = b.scalar(weights as i64);
-            let reaches = b.binary("geu", number, least);
-            b.emit("add", [place, place, reaches]);
-        }
+        Self::reached(b, place, number, self.all.iter().skip(1).map(|weights| weights as usize));
         let entry = b.binary("lshl", place, i64::from(Weights::ENTRY.trailing_zeros()));
         let entry = b.add(entry, i64::from(OWN_MEMORY + self.types));
         let (from, entry) = (self.pointer(b, self.parameters, entry), b.reg(Class::X));
@@ -167,6 +166,39 @@ impl Kernel {
         let place = self.of_type(b, OfType::Place);
         let all: Vec<Weights> = self.all.iter().collect();
         b.choose(place, all.len() as u32, |b, place| body(b, all[place as usize]));
+    }
+
+    /// Does what the type at hand needs, which is the same for types that follow each other with the same way.
+    pub fn choose_way<T: Copy + PartialEq>(
+        self,
+        b: &mut CoreBuilder,
+        way: impl Fn(Weights) -> T,
+        mut body: impl FnMut(&mut CoreBuilder, T),
+    ) {
+        let mut ways: Vec<(usize, T)> = self.all.iter().map(way).enumerate().collect();
+        ways.dedup_by(|(_, next), (_, before)| next == before);
+        let number = b.scalar(0);
+        if ways.len() > 1 {
+            let place = self.of_type(b, OfType::Place);
+            Self::reached(b, number, place, ways[1..].iter().map(|(first, _)| *first));
+        }
+        b.choose(number, ways.len() as u32, |b, number| body(b, ways[number as usize].1));
+    }
+
+    /// Adds how many of some numbers a number reaches.
+    fn reached(b: &mut CoreBuilder, sum: Reg, number: Reg, least: impl Iterator<Item = usize>) {
+        for least in least {
+            let least = b.scalar(least as i64);
+            let reaches = b.binary("geu", number, least);
+            b.emit("add", [sum, sum, reaches]);
+        }
+    }
+
+    /// A parameter as a number of iterations of a loop for which more than are needed do no harm: three, so that it is there once.
+    pub fn count_three(self, b: &mut CoreBuilder, count: Reg) -> Count {
+        let three = b.scalar(3);
+        let few = b.binary("ltu", count, three);
+        Count::from(b.select(few, three, count)).at_least(3)
     }
 
     /// A pointer with the address in a scalar.

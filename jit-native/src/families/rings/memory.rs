@@ -41,7 +41,7 @@ pub(super) const FACTORS: Place = (SPARE.0, 0x1200);
 pub(super) const SUMS: Place = (SPARE.0 + FACTORS.1, SPARE.1 - FACTORS.1);
 /// Words of a portion.
 pub(super) const PORTION: Place = (0x4000, 0x2000);
-/// Of the factors, where those of parts begin, behind those of the unit, of which there is only one then.
+/// Of the factors, where those of parts begin, behind those of the units of a group: there is only one then.
 pub(super) const PART_FACTORS: Place = (FACTORS.0 + 128, FACTORS.1 - 128);
 /// Sums of units of sixteen rows.
 pub(super) const PARTS: Place = (0x6000, 0x2000);

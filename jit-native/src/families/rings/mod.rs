@@ -16,6 +16,7 @@ mod cases;
 mod diagonal;
 mod dispatch;
 mod estimate;
+mod fifth_bits;
 mod kernel;
 mod machine;
 mod memory;

@@ -126,7 +126,7 @@ impl Stream {
                 b.store(vector, to, Address::Then(64));
             });
         });
-        k.choose(b, |b, of| order::portion(b, k, of, stream.at));
+        order::portion(b, k, stream.at);
         stream.moved(b, bytes);
         stream.keep(b, k);
     }

@@ -200,7 +200,7 @@ mod tests {
         assert!(of(a, alone, out).is_ok());
         let (heads, result) = (f32s([256, 1, 2, 1]), f32s([100, 1, 2, 1]));
         refused(a, heads, result, "[2, 1] in dimensions 2 and 3 of source 1; possible: one matrix");
-        refused(f32s([256, 100, 1, 1]), b, out, "source 0 is f32; possible: q4_1, q4_0, q8_0");
+        refused(f32s([256, 100, 1, 1]), b, out, "source 0 is f32; possible: q4_1, q5_1, q4_0, q5_0, q8_0");
         let bf16 = Tensor::contiguous(DataType::BF16, [256, 1, 1, 1]);
         refused(a, bf16, out, "source 1 is bf16 and the result f32; possible: f32 and f32");
     }

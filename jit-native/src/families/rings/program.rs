@@ -42,15 +42,32 @@ pub(super) fn program(isa: &'static Isa, all: Types, loops: LoopForm) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use super::super::weights::Weights;
     use super::*;
     use crate::array::OWN_MEMORY;
     use crate::check::{Program, check};
     use rstest::rstest;
 
+    /// Sets of types that files of models have fit the program memory.
+    #[rstest]
+    #[case(&[Weights::Q4_0, Weights::Q6K])]
+    #[case(&[Weights::Q4_1, Weights::Q6K])]
+    #[case(&[Weights::Q5K, Weights::Q6K])]
+    #[case(&[Weights::Q5_0, Weights::Q8_0, Weights::Q4K, Weights::Q6K])]
+    #[case(&[Weights::Q5_1, Weights::Q8_0, Weights::Q5K, Weights::Q6K])]
+    #[case(&[Weights::Q4_0, Weights::Q4_1, Weights::Q8_0, Weights::Q6K])]
+    fn sets_of_files_fit(#[case] types: &[Weights], #[values(LoopForm::Hardware, LoopForm::Jnz)] loops: LoopForm) {
+        let types = Types::with(types);
+        let program = program(Isa::aie2(), types, loops).unwrap_or_else(|error| panic!("{types}: {error}"));
+        let plain: Vec<_> =
+            program.loops.iter().filter(|report| !report.pipelined).map(|report| &report.name).collect();
+        println!("SET {types}: {} bytes, without overlap {plain:?}", program.code.len());
+    }
+
     /// All ways through the programs, with the memory of their own tile alone.
     #[rstest]
     fn the_checker_accepts_the_programs(
-        #[values(Types::DEFAULTS[0], Types::DEFAULTS[1])] types: Types,
+        #[values(Types::DEFAULTS[0], Types::DEFAULTS[1], Types::DEFAULTS[2], Types::DEFAULTS[3])] types: Types,
         #[values(LoopForm::Hardware, LoopForm::Jnz)] loops: LoopForm,
     ) {
         let isa = Isa::aie2();

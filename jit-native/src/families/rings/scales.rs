@@ -4,6 +4,7 @@
 //! shifted to the place of an f32's are a number with an exponent that is 112 too small, or, if the exponent is zero, a fraction
 //! without the leading one: then 113 is added and 2^-14, the one that is not there, taken off.
 
+use super::fifth_bits;
 use super::kernel::{Kernel, OfType, Parameter, constant, mode, shuffled};
 use super::memory::{FACTORS, PART_FACTORS, PORTION};
 use super::six_bits;
@@ -25,10 +26,12 @@ const INTEGER: u32 = 0x4B00_0000;
 /// The factors of all groups of a portion. Of two blocks, the first of which begins half a word early, the word in the middle becomes
 /// the quants that are left of it; of others it stays what it is.
 pub(super) fn portion(b: &mut CoreBuilder, k: Kernel) {
-    if k.all.iter().any(Weights::has_part_factors) {
-        k.choose(b, |b, of| match of {
-            Weights::Q4K => packed_scales(b, k),
-            Weights::Q6K => six_bits::scales(b, k),
+    let has_parts = k.all.iter().any(Weights::has_part_factors);
+    if has_parts {
+        let way = |of: Weights| (of.has_part_factors(), of == Weights::Q6K);
+        k.choose_way(b, way, |b, way| match way {
+            (true, false) => packed_scales(b, k),
+            (true, true) => six_bits::scales(b, k),
             _ => {}
         });
     }
@@ -50,7 +53,14 @@ pub(super) fn portion(b: &mut CoreBuilder, k: Kernel) {
     let [even, odd] = [mode::EVEN_16, mode::ODD_16].map(|mode| b.scalar(mode));
     let lanes = k.of_type(b, OfType::Exchanged);
     let (addition, integers) = (b.scalar(CoreBuilder::MATRIX_BF16.into()), b.scalar(0));
-    let groups = k.count(b, Parameter::Groups);
+    let groups = if has_parts {
+        // Mostly one.
+        k.count(b, Parameter::Groups)
+    } else {
+        // What is behind the last group is scaled without any use.
+        let groups = k.parameter(b, Parameter::Groups);
+        k.count_three(b, groups)
+    };
     b.name_loop("scales");
     b.repeat(groups, |b| {
         let (scales, last, ends) = (b.reg(Class::X), b.reg(Class::X), b.reg(Class::X));
@@ -102,14 +112,22 @@ pub(super) fn portion(b: &mut CoreBuilder, k: Kernel) {
             b.store(pair, to, Address::Then(64));
         }
     });
+    if k.all.iter().any(fifth_bits::has_masks) {
+        k.choose(b, |b, of| {
+            if fifth_bits::has_masks(of) {
+                fifth_bits::masks(b, k, of)
+            }
+        });
+    }
 }
 
-/// The scale and the minimum of each of eight parts of q4_K. Six low bits of the first four bytes are scales, of the next four
+/// The scale and the minimum of each of eight parts of q4_K and q5_K. Six low bits of the first four bytes are scales, of the next four
 /// minimums; the other four parts have four bits in the last four bytes, and two on top of the first.
 fn packed_scales(b: &mut CoreBuilder, k: Kernel) {
-    let of = Weights::Q4K;
     let at = b.scalar(i64::from(OWN_MEMORY + PORTION.0) + 32);
-    let second = b.add(at, of.group_bytes() / 2);
+    let bytes = k.of_type(b, OfType::Group);
+    let half = b.binary("lshl", bytes, -1);
+    let second = b.binary("add", at, half);
     let words = [at, second].map(|at| k.pointer(b, k.words, at));
     let words = [(); 3].map(|()| {
         let word = b.reg(Class::X);

@@ -9,6 +9,7 @@
 //! bits those of the other 32. The lower bits go through first, then all with the shift. A scale of eight bits belongs to 16 elements.
 
 use super::diagonal::Diagonal;
+use super::fifth_bits;
 use super::kernel::{Kernel, constant, mode, shuffled, turns};
 use super::memory::{PART_FACTORS, PORTION, Place, SUMS};
 use super::units::{Combined, LOW_BITS, SIGN_BIT, UPPER_BYTES};
@@ -136,66 +137,64 @@ pub(super) fn products(b: &mut CoreBuilder, k: Kernel, tiles: Reg) {
     // Registers are few, so steps share them in turn.
     let [low, high, quants, two, numbers, columns] = [(); 6].map(|()| b.reg(Class::X));
     let nibbles = [b.reg(Class::X), constant(b, 0)];
-    // Bits that are shifted out must not be rounded.
-    let rounding = b.special("crRnd");
-    b.constant_into(rounding, 0);
     let bits = b.scalar(0);
     let shifts = [4, 0, 4].map(|bits| {
         let shift = b.reg(Class::Shift);
         b.constant_into(shift, bits);
         shift
     });
-    b.repeat(2, |b| {
-        let high_bits = Halves::new(b, k.words, HIGH_BITS);
-        let ([times, none], [step, last]) =
-            ([2, 0].map(|count| b.scalar(count)), [128, 384].map(|bytes| b.scalar(bytes)));
-        let over = low_bits.pointers.map(|_| turns(b, [times, none], [step, last]));
-        b.name_loop("products of q6_K");
-        b.repeat(4, |b| {
-            let sums = [(); 2].map(|()| [(); 4].map(|()| b.reg(Class::Acc512)));
-            for eight in 0..2 {
-                for parity in 0..2 {
-                    for (halves, vector) in [(low_bits, low), (high_bits, high)] {
-                        halves.load(b, vector, nibbles[1], parity, eight);
-                        b.shuffle(vector, vector, vector, transpose);
-                    }
-                    for (nibbles, half) in nibbles.into_iter().zip([low.lo(), low.hi()]) {
-                        b.emit("vunpack.d8.d4", [nibbles, half]);
-                    }
-                    let wide = b.reg(Class::Acc1024);
-                    b.emit("vups.s32.s16", [wide, high, shifts[0]]);
-                    for ((mode, shift), sums) in sorted.into_iter().zip(&shifts[1..]).zip(sums) {
-                        b.emit("vsrs.s16.s32", [two, wide, *shift]);
-                        b.shuffle(quants, nibbles[0], nibbles[1], mode);
-                        b.emit("vband", [two, two, two_bits]);
-                        b.emit("vbor", [quants, quants, two]);
-                        for (four, mode) in mix.into_iter().enumerate() {
-                            b.shuffle(numbers, quants, upper, mode);
-                            b.load(columns, tiles, Address::Then(64));
-                            let sum = sums[2 * parity + four];
-                            match eight {
-                                0 => b.mul_f(sum, numbers, columns, matrix),
-                                _ => b.mac_f(sum, sum, numbers, columns, matrix),
+    fifth_bits::unrounded(b, |b| {
+        b.repeat(2, |b| {
+            let high_bits = Halves::new(b, k.words, HIGH_BITS);
+            let ([times, none], [step, last]) =
+                ([2, 0].map(|count| b.scalar(count)), [128, 384].map(|bytes| b.scalar(bytes)));
+            let over = low_bits.pointers.map(|_| turns(b, [times, none], [step, last]));
+            b.name_loop("products of q6_K");
+            b.repeat(4, |b| {
+                let sums = [(); 2].map(|()| [(); 4].map(|()| b.reg(Class::Acc512)));
+                for eight in 0..2 {
+                    for parity in 0..2 {
+                        for (halves, vector) in [(low_bits, low), (high_bits, high)] {
+                            halves.load(b, vector, nibbles[1], parity, eight);
+                            b.shuffle(vector, vector, vector, transpose);
+                        }
+                        for (nibbles, half) in nibbles.into_iter().zip([low.lo(), low.hi()]) {
+                            b.emit("vunpack.d8.d4", [nibbles, half]);
+                        }
+                        let wide = b.reg(Class::Acc1024);
+                        b.emit("vups.s32.s16", [wide, high, shifts[0]]);
+                        for ((mode, shift), sums) in sorted.into_iter().zip(&shifts[1..]).zip(sums) {
+                            b.emit("vsrs.s16.s32", [two, wide, *shift]);
+                            b.shuffle(quants, nibbles[0], nibbles[1], mode);
+                            b.emit("vband", [two, two, two_bits]);
+                            b.emit("vbor", [quants, quants, two]);
+                            for (four, mode) in mix.into_iter().enumerate() {
+                                b.shuffle(numbers, quants, upper, mode);
+                                b.load(columns, tiles, Address::Then(64));
+                                let sum = sums[2 * parity + four];
+                                match eight {
+                                    0 => b.mul_f(sum, numbers, columns, matrix),
+                                    _ => b.mac_f(sum, sum, numbers, columns, matrix),
+                                }
                             }
                         }
                     }
                 }
-            }
-            for sums in sums {
-                let words = diagonal.of(b, sums);
-                b.store(words, to, Address::Then(64));
-            }
-            low_bits.pointers.into_iter().zip(over).for_each(|(pointer, by)| b.emit("paddb.2d", [pointer, by]));
-            high_bits.pointers.into_iter().for_each(|pointer| b.advance(pointer, 128));
-        });
-        // The second 32 elements of both halves of blocks.
-        low_bits.pointers.into_iter().for_each(|pointer| b.advance(pointer, 256 - 1024));
-        b.binary_into(bits, "add", bits, 2);
-        let more = b.add(bits, 4);
-        b.mov(shifts[1], bits);
-        b.mov(shifts[2], more);
+                for sums in sums {
+                    let words = diagonal.of(b, sums);
+                    b.store(words, to, Address::Then(64));
+                }
+                low_bits.pointers.into_iter().zip(over).for_each(|(pointer, by)| b.emit("paddb.2d", [pointer, by]));
+                high_bits.pointers.into_iter().for_each(|pointer| b.advance(pointer, 128));
+            });
+            // The second 32 elements of both halves of blocks.
+            low_bits.pointers.into_iter().for_each(|pointer| b.advance(pointer, 256 - 1024));
+            b.binary_into(bits, "add", bits, 2);
+            let more = b.add(bits, 4);
+            b.mov(shifts[1], bits);
+            b.mov(shifts[2], more);
+        })
     });
-    b.constant_into(rounding, 12);
 }
 
 impl Combined {

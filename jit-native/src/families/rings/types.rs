@@ -10,8 +10,12 @@ pub(crate) struct Types(u32);
 
 impl Types {
     /// What single nodes take, whose models are not known: the first set with their type.
-    pub(super) const DEFAULTS: [Self; 2] =
-        [Self::with(&[Weights::Q4_1, Weights::Q4_0, Weights::Q8_0]), Self::with(&[Weights::Q4K, Weights::Q6K])];
+    pub(super) const DEFAULTS: [Self; 4] = [
+        Self::with(&[Weights::Q4_1, Weights::Q4_0, Weights::Q8_0]),
+        Self::with(&[Weights::Q4K, Weights::Q6K]),
+        Self::with(&[Weights::Q5_0, Weights::Q5_1]),
+        Self::with(&[Weights::Q5K]),
+    ];
 
     /// Those of these types that products take.
     #[cfg_attr(not(test), expect(dead_code, reason = "for the types of a model"))]

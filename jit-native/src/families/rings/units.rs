@@ -6,13 +6,14 @@
 //! two bf16 nearest to the sum, and the two that a scale of f16 is.
 
 use super::diagonal::Diagonal;
+use super::fifth_bits::{self, FifthBits};
 use super::kernel::{Kernel, OfType, Parameter, constant, mode, shuffled, turns};
 use super::memory::{FACTORS, OFFSET_BYTES, OFFSETS, PART_FACTORS, PORTION, SUMS, TILES};
 use super::scales;
 use super::six_bits;
 use super::weights::Weights;
 use crate::array::OWN_MEMORY;
-use crate::codegen::{Address, AliasRegion, Class, CoreBuilder, Count, Reg};
+use crate::codegen::{Address, AliasRegion, Class, CoreBuilder, Reg};
 use crate::numerics::{Aie2, Lanes, Unit, Vectors};
 
 /// Upper bytes of numbers from 128 on; the same numbers in halves of a word, and what is left of them and a byte.
@@ -139,9 +140,18 @@ impl Units {
             two: [(); 2].map(|()| b.reg(Class::X)),
             quants: [(); 2].map(|()| b.reg(Class::X)),
             sorted_quants: b.reg(Class::X),
-            numbers: [(); 2].map(|()| b.reg(Class::X)),
+            // Of which halves are written at first for q5_K.
+            numbers: match of {
+                Weights::Q5K => [(); 2].map(|()| constant(b, 0)),
+                _ => [(); 2].map(|()| b.reg(Class::X)),
+            },
+            fifth: FifthBits::new(b, k, of),
             // Two parts at once leave room for one.
-            columns: if run_parts == 1 { [(); 2].map(|()| b.reg(Class::X)) } else { [b.reg(Class::X); 2] },
+            columns: if run_words < 5 || of == Weights::Q8_0 {
+                [(); 2].map(|()| b.reg(Class::X))
+            } else {
+                [b.reg(Class::X); 2]
+            },
             mix_8: mode::MIX_8.map(|mode| b.scalar(mode)),
             mix_32: mode::MIX_32.map(|mode| b.scalar(mode)),
             sorted: [mode::EVEN_8, mode::ODD_8].map(|mode| b.scalar(mode)),
@@ -154,20 +164,24 @@ impl Units {
             }
         };
         let name = format!("products of {}", of.dtype());
-        if of == Weights::Q4K {
+        if of.has_part_factors() {
             // A portion is one group, in which nothing begins again.
-            b.name_loop(&name);
-            return b.repeat(runs as u32, run);
+            return products.fifth.unrounded(b, |b| {
+                b.name_loop(&name);
+                b.repeat(runs as u32, run);
+            });
         }
         // Behind the last run of a group there are the units of the other parity, and the next one's header.
         let groups = k.parameter(b, Parameter::Groups);
         let (times, none) = (b.scalar(runs as i64), b.scalar(0));
         let count = b.binary("mul", groups, times);
         let over = of.group_bytes() / 2 + header;
+        // More runs than there are would do no harm.
+        let count = k.count_three(b, count);
         let over = if runs == 1 { Err(over) } else { Ok(b.scalar(over)) };
         let over = over.map(|over| words.map(|_| turns(b, [times, none], [none, over])));
         b.name_loop(&name);
-        b.repeat(Count::from(count).at_least(2), |b| {
+        b.repeat(count, |b| {
             run(b);
             around.next(b);
             match over {
@@ -197,12 +211,12 @@ impl Units {
             let sum_pointer = sums.as_ref().map(|sums| sums.pointer);
             let load = Combined { unit, from, factors, part_factors, offsets: offsets.pointer, sums: sum_pointer };
             let sum = match of {
-                Weights::Q4_1 => {
+                Weights::Q4_1 | Weights::Q5_1 => {
                     let (part, sum) = load.part(b);
                     let scaled = load.times(b, None, part);
                     load.times(b, Some(scaled), sum)
                 }
-                Weights::Q4_0 | Weights::Q8_0 => {
+                Weights::Q4_0 | Weights::Q5_0 | Weights::Q8_0 => {
                     let mut total = None;
                     for _ in 0..2 {
                         let (part, _) = load.part(b);
@@ -210,8 +224,8 @@ impl Units {
                     }
                     total.unwrap_or(from)
                 }
-                Weights::Q4K => load.q4_k(b, of),
                 Weights::Q6K => load.q6_k(b),
+                Weights::Q4K | Weights::Q5K => load.q4_k(b, of),
             };
             // Even and odd units in turn.
             let mut l = unit.one(b);
@@ -236,6 +250,7 @@ struct Products {
     tiles: Reg,
     upper: Reg,
     masks: Option<[Reg; 2]>,
+    fifth: FifthBits,
     two: [Reg; 2],
     quants: [Reg; 2],
     sorted_quants: Reg,
@@ -261,10 +276,17 @@ impl Products {
                 (0..words / 2).for_each(|pair| self.bytes(b, sums, pair == 0));
                 vec![sums]
             }
-            Weights::Q4K | Weights::Q6K => {
+            Weights::Q4K | Weights::Q5K | Weights::Q6K => {
                 let sums = [sums(), sums()];
-                (0..words / 2).for_each(|pair| self.apart(b, sums, pair == 0));
+                (0..words / 2).for_each(|pair| self.apart(b, sums, pair));
+                self.fifth.next(b);
                 sums.to_vec()
+            }
+            Weights::Q5_0 | Weights::Q5_1 => {
+                let sums = sums();
+                self.words.iter().for_each(|words| b.advance(*words, fifth_bits::WORD));
+                (0..words / 2).for_each(|pair| self.eights(b, sums, pair));
+                vec![sums]
             }
         }
     }
@@ -278,8 +300,13 @@ impl Products {
     }
 
     fn tile(&self, b: &mut CoreBuilder, number: usize) -> Reg {
+        self.tile_before(b, number, 64)
+    }
+
+    /// The tile at the pointer, which then moves by bytes.
+    fn tile_before(&self, b: &mut CoreBuilder, number: usize, by: i64) -> Reg {
         let columns = self.columns[number % 2];
-        b.load(columns, self.tiles, Address::Then(64));
+        b.load(columns, self.tiles, Address::Then(by));
         columns
     }
 
@@ -329,22 +356,56 @@ impl Products {
     }
 
     /// Two words of four bits, whose low and high halves belong to two parts.
-    fn apart(&self, b: &mut CoreBuilder, sums: [[Reg; 4]; 2], is_first: bool) {
-        let [low, high] = self.two_words(b);
-        for (parity, mode) in self.mix_32.into_iter().enumerate() {
-            let bytes = self.numbers[parity];
-            b.shuffle(bytes, low, high, mode);
-            for (quants, bytes) in self.quants.into_iter().zip([bytes.lo(), bytes.hi()]) {
-                b.emit("vunpack.d8.d4", [quants, bytes]);
-            }
-            for (mode, sums) in self.sorted.into_iter().zip(sums) {
+    fn apart(&self, b: &mut CoreBuilder, sums: [[Reg; 4]; 2], pair: usize) {
+        let two = self.two_words(b);
+        for parity in 0..2 {
+            self.unpack(b, two, parity);
+            self.fifth.load(b, parity, self.numbers, self.mix_32[0]);
+            for (half, sums) in sums.into_iter().enumerate() {
                 let sorted = self.sorted_quants;
-                b.shuffle(sorted, self.quants[0], self.quants[1], mode);
+                b.shuffle(sorted, self.quants[0], self.quants[1], self.sorted[half]);
+                self.fifth.put(b, half, sorted, self.numbers[1]);
                 for (four, mode) in self.mix_8.into_iter().enumerate() {
                     let numbers = self.numbers[four];
                     b.shuffle(numbers, sorted, self.upper, mode);
                     let columns = self.tile(b, four);
-                    self.multiply(b, sums[2 * parity + four], numbers, is_first, columns);
+                    self.multiply(b, sums[2 * parity + four], numbers, pair == 0, columns);
+                }
+            }
+        }
+    }
+
+    /// Of two words, those of the even or the odd units as bytes, and these as quants of four bits, low and high ones in turn.
+    fn unpack(&self, b: &mut CoreBuilder, [low, high]: [Reg; 2], parity: usize) {
+        let bytes = self.numbers[parity];
+        b.shuffle(bytes, low, high, self.mix_32[parity]);
+        for (quants, bytes) in self.quants.into_iter().zip([bytes.lo(), bytes.hi()]) {
+            b.emit("vunpack.d8.d4", [quants, bytes]);
+        }
+    }
+
+    /// Two words of four bits, whose low and high halves are eight quants each, with masks of those that have a fifth bit.
+    fn eights(&self, b: &mut CoreBuilder, sums: [Reg; 4], pair: usize) {
+        let two = self.two_words(b);
+        // The masks are in front of the words.
+        let behind = fifth_bits::WORD * (2 * pair as i64 + 3);
+        for parity in 0..2 {
+            self.unpack(b, two, parity);
+            for half in 0..2 {
+                let (sorted, more) = (self.sorted_quants, self.numbers[0]);
+                b.shuffle(sorted, self.quants[0], self.quants[1], self.sorted[half]);
+                self.fifth.select(b, [sorted, more], self.words[parity], behind, 2 * half + pair);
+                for (four, mode) in self.mix_8.into_iter().enumerate() {
+                    let numbers = self.numbers[four];
+                    b.shuffle(numbers, sorted, self.upper, mode);
+                    // Tiles of the other eight are behind those of the odd units.
+                    let by = match (four, half, parity) {
+                        (1, 0, _) => 192,
+                        (1, 1, 0) => -192,
+                        _ => 64,
+                    };
+                    let columns = self.tile_before(b, four, by);
+                    self.multiply(b, sums[2 * parity + four], numbers, pair + half == 0, columns);
                 }
             }
         }

@@ -7,15 +7,19 @@ use aie_ops::DataType;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Weights {
     Q4_1 = 0,
-    /// In pairs of blocks, like q8_0: one is no number of whole words.
-    Q4_0 = 1,
-    Q8_0 = 2,
-    Q4K = 3,
-    Q6K = 4,
+    Q5_1 = 1,
+    /// In pairs of blocks, like q5_0 and q8_0: one is no number of whole words.
+    Q4_0 = 2,
+    Q5_0 = 3,
+    Q8_0 = 4,
+    Q4K = 5,
+    Q5K = 6,
+    Q6K = 7,
 }
 
 impl Weights {
-    pub const ALL: [Self; 5] = [Self::Q4_1, Self::Q4_0, Self::Q8_0, Self::Q4K, Self::Q6K];
+    pub const ALL: [Self; 8] =
+        [Self::Q4_1, Self::Q5_1, Self::Q4_0, Self::Q5_0, Self::Q8_0, Self::Q4K, Self::Q5K, Self::Q6K];
 
     pub fn of(dtype: DataType) -> Option<Self> {
         Self::ALL.into_iter().find(|weights| weights.dtype() == dtype)
@@ -28,15 +32,18 @@ impl Weights {
             Self::Q8_0 => DataType::Q8_0,
             Self::Q4K => DataType::Q4_K,
             Self::Q6K => DataType::Q6_K,
+            Self::Q5_0 => DataType::Q5_0,
+            Self::Q5_1 => DataType::Q5_1,
+            Self::Q5K => DataType::Q5_K,
         }
     }
 
     /// Elements of a unit.
     pub const fn unit(self) -> usize {
         match self {
-            Self::Q4_1 => 32,
-            Self::Q4_0 | Self::Q8_0 => 64,
-            Self::Q4K | Self::Q6K => 256,
+            Self::Q4_1 | Self::Q5_1 => 32,
+            Self::Q4_0 | Self::Q5_0 | Self::Q8_0 => 64,
+            Self::Q4K | Self::Q5K | Self::Q6K => 256,
         }
     }
 
@@ -48,6 +55,9 @@ impl Weights {
             Self::Q8_0 => 68,
             Self::Q4K => 144,
             Self::Q6K => 210,
+            Self::Q5_0 => 44,
+            Self::Q5_1 => 24,
+            Self::Q5K => 176,
         }
     }
 
@@ -72,7 +82,9 @@ impl Weights {
             Self::Q4_1 => &[Order::Halves],
             Self::Q4_0 => &[Order::TurnedHalves, Order::Halves],
             Self::Q8_0 => &[Order::Turned, Order::Plain],
-            Self::Q4K | Self::Q6K => &[Order::Plain, Order::Plain],
+            Self::Q4K | Self::Q5K | Self::Q6K => &[Order::Plain, Order::Plain],
+            Self::Q5_0 => &[Order::TurnedEights, Order::Eights],
+            Self::Q5_1 => &[Order::Eights],
         }
     }
 
@@ -96,7 +108,9 @@ impl Weights {
         match self {
             // 136: quants of q4_0 have their zero at 8.
             Self::Q4_0 => 0x4308_4308,
-            Self::Q4_1 | Self::Q4K => 0x4300_4300,
+            Self::Q4_1 | Self::Q5_1 | Self::Q4K | Self::Q5K => 0x4300_4300,
+            // 144: those of q5_0 at 16.
+            Self::Q5_0 => 0x4310_4310,
             Self::Q8_0 => 0,
             // 160: those of q6_K at 32.
             Self::Q6K => 0x4320_4320,
@@ -127,20 +141,24 @@ impl Weights {
 
     /// The type whose sums of parts are put together in the same way: of pairs of blocks that of q4_0.
     pub fn combined(self) -> Self {
-        if self == Self::Q8_0 { Self::Q4_0 } else { self }
+        match self {
+            Self::Q8_0 | Self::Q5_0 => Self::Q4_0,
+            Self::Q5_1 => Self::Q4_1,
+            Self::Q5K => Self::Q4K,
+            _ => self,
+        }
     }
 
     /// The ways in which sums of parts are put together in a program.
     pub fn combinations(types: Types) -> Vec<Self> {
-        let mut all: Vec<Self> = types.iter().map(Self::combined).collect();
-        all.dedup();
-        all
+        let all: Vec<Self> = types.iter().map(Self::combined).collect();
+        Self::ALL.into_iter().filter(|weights| all.contains(weights)).collect()
     }
 
     /// The lanes of 16 bits that a scale and the word in the middle of a unit exchange: of two blocks, the second scale is in the middle, and
     /// the first quants of the first one are beside its scale.
     fn exchanged(self) -> u32 {
-        if matches!(self, Self::Q4_0 | Self::Q8_0) { 0xAAAA_AAAA } else { 0 }
+        if matches!(self, Self::Q4_0 | Self::Q5_0 | Self::Q8_0) { 0xAAAA_AAAA } else { 0 }
     }
 
     /// Bytes of a group.
@@ -148,9 +166,16 @@ impl Weights {
         16 * self.bytes() as i64
     }
 
-    /// Words in front of the quants of a unit.
+    /// Words in front of the highest bits of q5_K.
+    pub const BITS_OF_Q5K: usize = 4;
+
+    /// Words in front of the quants of a unit, or of the highest bits of its first part.
     pub fn header_words(self) -> usize {
-        if self == Self::Q4K { 4 } else { 1 }
+        match self {
+            Self::Q4K => 4,
+            Self::Q5K => Self::BITS_OF_Q5K + 8,
+            _ => 1,
+        }
     }
 
     /// Words of quants that are multiplied at once, and parts that they are.
@@ -158,7 +183,8 @@ impl Weights {
         match self {
             Self::Q4_1 | Self::Q4_0 => (4, 1),
             Self::Q8_0 => (8, 1),
-            Self::Q4K | Self::Q6K => (8, 2),
+            Self::Q5_0 | Self::Q5_1 => (5, 1),
+            Self::Q4K | Self::Q5K | Self::Q6K => (8, 2),
         }
     }
 
@@ -169,7 +195,7 @@ impl Weights {
 
     /// Whether its parts have factors besides those of the unit.
     pub fn has_part_factors(self) -> bool {
-        matches!(self, Self::Q4K | Self::Q6K)
+        matches!(self, Self::Q4K | Self::Q5K | Self::Q6K)
     }
 }
 
@@ -184,6 +210,10 @@ pub(super) enum Order {
     Halves,
     /// The same, each sixteen beginning at its third.
     TurnedHalves,
+    /// Eight and the eight 16 further on, then the others.
+    Eights,
+    /// The same, each sixteen beginning at its third.
+    TurnedEights,
 }
 
 #[cfg(test)]
