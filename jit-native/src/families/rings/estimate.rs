@@ -26,10 +26,10 @@ fn group(weights: Weights) -> (usize, usize) {
         Weights::Q4_1 => (60, 42),
         Weights::Q4_0 => (84, 77),
         Weights::Q8_0 => (140, 270),
-        Weights::Q4K => (430, 440),
+        Weights::Q4K => (390, 400),
         Weights::Q5_0 => (135, 150),
         Weights::Q5_1 => (62, 72),
-        Weights::Q5K => (690, 740),
+        Weights::Q5K => (640, 700),
         Weights::Q6K => (700, 685),
     }
 }

@@ -63,6 +63,8 @@ pub(super) mod mode {
     /// The halves of each word exchanged, and eight rows of four bytes as four rows of eight, in both halves of one vector.
     pub const FLIP_16: i64 = 38;
     pub const TRANSPOSE_BYTES: i64 = 46;
+    /// Bytes of 16 words: the first of each, then the second, and so on.
+    pub const BYTES_OF_16: i64 = 36;
     /// Parts of 128 bits of both vectors in turn, and halves.
     pub const MIX_128: [i64; 2] = [12, 13];
     pub const MIX_256: [i64; 2] = [10, 11];

@@ -8,10 +8,11 @@ use super::fifth_bits;
 use super::kernel::{Kernel, OfType, Parameter, constant, mode, shuffled};
 use super::memory::{FACTORS, PART_FACTORS, PORTION};
 use super::six_bits;
+use super::units::UPPER_BYTES;
 use super::weights::Weights;
 use crate::array::OWN_MEMORY;
 use crate::codegen::{Address, Class, CoreBuilder};
-use crate::numerics::{Aie2, Lanes, Unit, Vectors};
+use crate::numerics::{Aie2, Lanes, Unit};
 
 const MAGNITUDE: u32 = 0x7FFF_7FFF;
 const EXPONENT: u32 = 0x7C00_7C00;
@@ -20,8 +21,6 @@ const NORMAL: u32 = 112 << 23;
 const SUBNORMAL: u32 = 113 << 23;
 /// From the place of an f16's mantissa to that of an f32's.
 const SHIFT: i64 = 13;
-/// 2^23: a number below it as the low bits is that much more.
-const INTEGER: u32 = 0x4B00_0000;
 
 /// The factors of all groups of a portion. Of two blocks, the first of which begins half a word early, the word in the middle becomes
 /// the quants that are left of it; of others it stays what it is.
@@ -122,7 +121,8 @@ pub(super) fn portion(b: &mut CoreBuilder, k: Kernel) {
 }
 
 /// The scale and the minimum of each of eight parts of q4_K and q5_K. Six low bits of the first four bytes are scales, of the next four
-/// minimums; the other four parts have four bits in the last four bytes, and two on top of the first.
+/// minimums; the other four parts have four bits in the last four bytes, and two on top of the first. They become
+/// bytes below those of 128.
 fn packed_scales(b: &mut CoreBuilder, k: Kernel) {
     let at = b.scalar(i64::from(OWN_MEMORY + PORTION.0) + 32);
     let bytes = k.of_type(b, OfType::Group);
@@ -136,11 +136,10 @@ fn packed_scales(b: &mut CoreBuilder, k: Kernel) {
         }
         word
     });
-    let to = b.pointer_at(k.factors, OWN_MEMORY + PART_FACTORS.0);
     let unit = Aie2::new(b);
     let mut l = unit.one(b);
-    for part in 0..2 {
-        let packed = [0, 1].map(|which: usize| {
+    let packed = [0, 1].map(|part| {
+        [0, 1].map(|which: usize| {
             if part == 0 {
                 let mask = l.word(0x3F3F_3F3F);
                 return l.and(words[which], mask);
@@ -160,21 +159,18 @@ fn packed_scales(b: &mut CoreBuilder, k: Kernel) {
                 l.and(high, low)
             };
             l.or(top, low)
-        });
-        for byte in 0..4 {
-            for packed in packed {
-                let mask = l.word(0x3F << (8 * byte));
-                let mut number = l.and(packed, mask);
-                if byte > 0 {
-                    number = l.shift_right(number, 8 * byte);
-                }
-                let base = l.word(INTEGER);
-                let number = l.or(number, base);
-                let (number, base) = (l.float(number), l.float(base));
-                let number = l.sub(number, base);
-                let twice = l.narrow(number, number);
-                l.builder().store(twice, to, Address::Then(64));
-            }
+        })
+    });
+    // A byte of sixteen units, of two parts at once.
+    let upper = constant(b, UPPER_BYTES);
+    let (bytes, pairs) = (b.scalar(mode::BYTES_OF_16), mode::MIX_8.map(|mode| b.scalar(mode)));
+    for (number, words) in (0..).zip(packed.as_flattened()) {
+        let (part, which) = (number / 2, number % 2);
+        let words = shuffled(b, *words, *words, bytes);
+        for (pair, mode) in (0..).zip(pairs) {
+            let at = OWN_MEMORY + PART_FACTORS.0 + 128 * (2 * part + pair) + 64 * which;
+            let (factors, to) = (shuffled(b, words, upper, mode), b.pointer_at(k.factors, at));
+            b.store(factors, to, Address::At(0));
         }
     }
 }

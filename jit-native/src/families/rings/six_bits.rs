@@ -204,29 +204,14 @@ impl Combined {
         let masks = [LOW_BITS, SIGN_BIT].map(|mask| constant(b, mask));
         b.name_loop("parts of q6_K");
         b.repeat(8, |b| {
-            let [near, rest] = [(); 2].map(|()| b.reg(Class::X));
-            for (near, rest) in [(near.lo(), rest.lo()), (near.hi(), rest.hi())] {
-                let [part, offset, wide] = [(); 3].map(|()| b.reg(Class::Acc512));
-                b.load(part, self.from, Address::Then(64));
-                b.load(offset, self.offsets, Address::Then(64));
-                let part = self.unit.one(b).sub(part, offset);
-                b.to_bf16(near, part);
-                b.to_fp32(wide, near);
-                let left = self.unit.one(b).sub(part, wide);
-                b.to_bf16(rest, left);
-            }
+            let two = self.two_parts(b, 64);
             let factor = Self::vector(b, self.part_factors, 64);
             let [low, sign] = masks.map(|mask| {
                 let masked = b.reg(Class::X);
                 b.emit("vband", [masked, factor, mask]);
                 masked
             });
-            for terms in [near, rest] {
-                let mut l = self.unit.one(b);
-                let more = l.multiply_add(total, terms, low);
-                let less = l.multiply_sub(more, terms, sign);
-                l.builder().mov(total, less);
-            }
+            self.add_scaled(b, total, two, low, sign);
         });
         let terms = self.unit.one(b).two_terms(total);
         self.times(b, None, terms)

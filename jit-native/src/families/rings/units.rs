@@ -464,16 +464,49 @@ impl Combined {
         l.multiply_add(straight, terms, swapped)
     }
 
-    /// Eight parts with scales and minimums, which are the same twice, and then what these are multiplied with.
+    /// Two parts without their offsets, each as what is near it and the rest: both of these as one vector.
+    pub fn two_parts(self, b: &mut CoreBuilder, offset_bytes: i64) -> [Reg; 2] {
+        let [near, rest] = [(); 2].map(|()| b.reg(Class::X));
+        for (near, rest) in [(near.lo(), rest.lo()), (near.hi(), rest.hi())] {
+            let [part, offset, wide] = [(); 3].map(|()| b.reg(Class::Acc512));
+            b.load(part, self.from, Address::Then(64));
+            b.load(offset, self.offsets, Address::Then(offset_bytes));
+            let part = self.unit.one(b).sub(part, offset);
+            b.to_bf16(near, part);
+            b.to_fp32(wide, near);
+            let left = self.unit.one(b).sub(part, wide);
+            b.to_bf16(rest, left);
+        }
+        [near, rest]
+    }
+
+    /// Adds two vectors times a factor, less one that is taken off the factor.
+    pub fn add_scaled(self, b: &mut CoreBuilder, total: Reg, two: [Reg; 2], factor: Reg, less: Reg) {
+        for terms in two {
+            let mut l = self.unit.one(b);
+            let more = l.multiply_add(total, terms, factor);
+            let next = l.multiply_sub(more, terms, less);
+            l.builder().mov(total, next);
+        }
+    }
+
+    /// Eight parts with scales and minimums, and then what these are multiplied with.
     fn q4_k(self, b: &mut CoreBuilder, of: Weights) -> Reg {
         let [scaled, lessened] = [(); 2].map(|()| self.unit.one(b).zeros());
+        let base = constant(b, NUMBER);
         b.name_loop("parts of q4_K");
-        b.repeat(of.parts() as u32, |b| {
-            let (part, sum) = self.part(b);
-            for (total, terms) in [(scaled, part), (lessened, sum)] {
+        b.repeat(of.parts() as u32 / 2, |b| {
+            let parts = self.two_parts(b, OFFSET_BYTES);
+            let sums = [(); 2].map(|()| b.reg(Class::X));
+            if let Some(at) = self.sums {
+                for halves in [sums.map(Reg::lo), sums.map(Reg::hi)] {
+                    b.load(halves[0], at, Address::Then(32));
+                    b.load(halves[1], at, Address::Then(OFFSET_BYTES - 32));
+                }
+            }
+            for (total, two) in [(scaled, parts), (lessened, sums)] {
                 let factor = Self::vector(b, self.part_factors, 64);
-                let next = self.unit.one(b).multiply_add(total, terms, factor);
-                b.mov(total, next);
+                self.add_scaled(b, total, two, factor, base);
             }
         });
         let [scaled, lessened] = [scaled, lessened].map(|total| {
