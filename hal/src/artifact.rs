@@ -11,7 +11,9 @@ use crate::format::instructions::{AheadChannel, InstructionStream, can_replace};
 use crate::format::pdi::{self, Pdi};
 use crate::format::reference;
 use crate::stream_maker::StreamMaker;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -106,6 +108,20 @@ impl fmt::Debug for Digest {
     }
 }
 
+/// With which other PDIs of its design a kernel's stream works: those that have what it needs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Configuration {
+    /// The design, in its version and for its array.
+    pub name: String,
+    /// What the stream needs that not all of its PDIs have, in the design's words.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub needs: BTreeSet<String>,
+    /// What the kernel's PDI has of this, at least all that the stream needs.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub has: BTreeSet<String>,
+}
+
 /// A kernel ready to be loaded. Immutable, thread-safe, and cheap to clone: clones share the bytes.
 #[derive(Clone)]
 pub struct KernelArtifact {
@@ -122,6 +138,7 @@ pub struct KernelArtifact {
     identity: OnceLock<Digest>,
     maker: Option<Arc<dyn StreamMaker>>,
     ahead: Arc<[AheadChannel]>,
+    configuration: Option<Arc<Configuration>>,
 }
 
 impl KernelArtifact {
@@ -170,6 +187,7 @@ impl KernelArtifact {
             identity: OnceLock::new(),
             maker: None,
             ahead: Arc::default(),
+            configuration: None,
         })
     }
 
@@ -240,6 +258,27 @@ impl KernelArtifact {
     #[must_use]
     pub fn ahead(&self) -> &[AheadChannel] {
         &self.ahead
+    }
+
+    /// The same kernel, whose stream works with other PDIs, too.
+    #[must_use]
+    pub fn with_configuration(self, configuration: Configuration) -> Self {
+        Self { configuration: Some(Arc::new(configuration)), identity: OnceLock::new(), ..self }
+    }
+
+    /// With which other PDIs its stream works. None, unless who made it says so ([`KernelArtifact::with_configuration`]).
+    #[must_use]
+    pub fn configuration(&self) -> Option<&Configuration> {
+        self.configuration.as_deref()
+    }
+
+    /// The same stream with the PDI of `other`. None where that is not known to have what it needs.
+    #[must_use]
+    pub fn with_pdi_of(&self, other: &Self) -> Option<Self> {
+        let (own, theirs) = (self.configuration()?, other.configuration()?);
+        let works = self.arch == other.arch && own.name == theirs.name && theirs.has.is_superset(&own.needs);
+        let moved = || Self { pdi: Arc::clone(&other.pdi), digest: other.digest, ..self.clone() };
+        works.then(|| moved().with_configuration(Configuration { has: theirs.has.clone(), ..own.clone() }))
     }
 
     /// The same kernel under another name.
@@ -355,20 +394,26 @@ impl KernelArtifact {
         &self.digest
     }
 
-    /// SHA-256 over PDI, instructions, and the channels that [may run ahead](Self::ahead), if there are any. Artifacts with equal identities do
-    /// the same.
+    /// SHA-256 over PDI, instructions, and, where there are any, the channels that [may run ahead](Self::ahead) and the
+    /// [configuration](Self::configuration). Artifacts with equal identities do the same.
     #[must_use]
     pub fn identity(&self) -> &Digest {
-        self.identity.get_or_init(|| identity_of(&self.digest, &self.instructions, &self.ahead))
+        self.identity.get_or_init(|| identity_of(self))
     }
 }
 
-/// The digest of a PDI's digest and instructions.
-fn identity_of(pdi: &Digest, instructions: &[u8], ahead: &[AheadChannel]) -> Digest {
-    let mut identity = Sha256::new_with_prefix(pdi.as_bytes());
-    identity.update(instructions);
-    for AheadChannel { column, channel, packet, first_descriptor, descriptors } in ahead {
+fn identity_of(artifact: &KernelArtifact) -> Digest {
+    let mut identity = Sha256::new_with_prefix(artifact.digest.as_bytes());
+    identity.update(&artifact.instructions);
+    for AheadChannel { column, channel, packet, first_descriptor, descriptors } in &*artifact.ahead {
         identity.update([*column, *channel, packet.unwrap_or(u8::MAX), *first_descriptor, *descriptors]);
+    }
+    if let Some(Configuration { name, needs, has }) = artifact.configuration() {
+        // No word has a zero.
+        for words in [&BTreeSet::from([name.clone()]), needs, has] {
+            words.iter().for_each(|word| identity.update([word.as_bytes(), &[0]].concat()));
+            identity.update([0]);
+        }
     }
     Digest(identity.finalize().into())
 }
@@ -506,6 +551,26 @@ mod tests {
         let error = one.with_instructions(example("aie2", "add", [0]).instructions()).unwrap_err();
         assert!(matches!(error, ArtifactError::Generation { expected: 4, found: 3, .. }), "{error}");
         assert!(matches!(one.with_instructions([0; 4]).unwrap_err(), ArtifactError::Instructions { .. }));
+    }
+
+    #[test]
+    fn streams_take_other_pdis_of_their_configuration() {
+        let with = |kernel: &KernelArtifact, name: &str, needs: &[&str], has: &[&str]| {
+            let [needs, has] = [needs, has].map(|words| words.iter().copied().map(Into::into).collect());
+            kernel.clone().with_configuration(Configuration { name: name.into(), needs, has })
+        };
+        let (plain, other) = (artifact("one", &[0, 1]), artifact("two", &[]));
+        let one = with(&plain, "design", &["q4_0"], &["q4_0"]);
+        assert_ne!(plain.identity(), one.identity());
+        let pdi = with(&other, "design", &[], &["q4_0", "q8_0"]);
+        let moved = one.with_pdi_of(&pdi).unwrap();
+        assert_eq!((moved.digest(), moved.instructions(), moved.name()), (pdi.digest(), one.instructions(), "one"));
+        assert_eq!(moved.configuration(), with(&plain, "design", &["q4_0"], &["q4_0", "q8_0"]).configuration());
+        assert_ne!(moved.identity(), one.identity());
+        for others in [with(&other, "design", &[], &["q8_0"]), with(&other, "else", &[], &["q4_0"]), other] {
+            assert!(one.with_pdi_of(&others).is_none());
+        }
+        assert!(plain.with_pdi_of(&pdi).is_none());
     }
 
     #[test]

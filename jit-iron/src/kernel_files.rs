@@ -140,7 +140,10 @@ pub(crate) fn assemble(
         (part, error.to_string())
     })?;
     let artifact = match manifest {
-        Some(manifest) => artifact.with_ahead(manifest.ahead.as_slice()),
+        Some(Manifest { ahead, configuration, .. }) => {
+            let artifact = artifact.with_ahead(ahead.as_slice());
+            configuration.iter().cloned().fold(artifact, KernelArtifact::with_configuration)
+        }
         None => artifact,
     };
     manifest.map_or(Ok(()), |manifest| manifest.check(&artifact)).map_err(|error| (Part::Pdi, error.to_string()))?;

@@ -5,6 +5,7 @@
 //! people too. Directories of the C++ backend have none.
 
 use aie_hal::KernelArtifact;
+use aie_hal::artifact::Configuration;
 use aie_hal::format::instructions::AheadChannel;
 use aie_ops::Node;
 use aie_ops::compiler::KernelCompiler;
@@ -56,11 +57,14 @@ pub struct Manifest {
     /// Bytes of the instruction stream.
     pub instructions_bytes: usize,
     /// [`KernelArtifact::identity`], hexadecimal: SHA-256 over the binary SHA-256 of the PDI, the instruction stream, and what
-    /// `ahead` says.
+    /// `ahead` and `configuration` say.
     pub identity: String,
     /// [`KernelArtifact::ahead`]: channels whose tasks may run ahead, which neither file says.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ahead: Vec<AheadChannel>,
+    /// [`KernelArtifact::configuration`]: with which other PDIs the stream works.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configuration: Option<Configuration>,
     /// When it was made, in seconds since 1970.
     pub made: u64,
     /// How long compiling took, in milliseconds.
@@ -119,6 +123,7 @@ impl Manifest {
             instructions_bytes: artifact.instructions().len(),
             identity: artifact.identity().to_string(),
             ahead: artifact.ahead().to_vec(),
+            configuration: artifact.configuration().cloned(),
             made: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             milliseconds: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
         }
@@ -192,22 +197,31 @@ pub(crate) mod tests {
 
     /// What only the manifest says of a kernel.
     #[test]
-    fn channels_that_run_ahead_come_back() {
+    fn what_runs_ahead_and_other_pdis_come_back() {
         let (artifact, manifest) = described(64);
-        assert!(!String::from_utf8(manifest.to_json().unwrap()).unwrap().contains("ahead"));
+        let text = String::from_utf8(manifest.to_json().unwrap()).unwrap();
+        assert!(!text.contains("ahead") && !text.contains("configuration"), "{text}");
         let channel = AheadChannel { column: 1, channel: 0, packet: None, first_descriptor: 8, descriptors: 4 };
+        let has = ["q4_0".to_owned()].into();
+        let configuration = Configuration { name: "design".into(), needs: [].into(), has };
         let (node, origin) = (manifest.node, manifest.origin);
-        let manifest = Manifest::new(&artifact.clone().with_ahead([channel]), &node, origin, Duration::ZERO);
+        let artifact = artifact.with_ahead([channel]).with_configuration(configuration.clone());
+        let manifest = Manifest::new(&artifact, &node, origin, Duration::ZERO);
         let manifest = Manifest::parse(&manifest.to_json().unwrap()).unwrap();
-        let (pdi, instructions) = (artifact.pdi().into(), artifact.instructions().into());
-        let read = assemble(artifact.name(), &arch("aie2p"), pdi, instructions, Some(&manifest), None).unwrap();
-        assert_eq!(read.ahead(), [channel]);
-        // What runs ahead is a promise about the PDI: a changed one is damage.
-        let mut wrong = manifest;
-        wrong.ahead[0].packet = Some(1);
-        let (pdi, instructions) = (artifact.pdi().into(), artifact.instructions().into());
-        let error = assemble(artifact.name(), &arch("aie2p"), pdi, instructions, Some(&wrong), None).unwrap_err().1;
-        assert!(error.starts_with("the instruction stream is not"), "{error}");
+        let read = |manifest: &Manifest| {
+            let (pdi, instructions) = (artifact.pdi().into(), artifact.instructions().into());
+            assemble(artifact.name(), &arch("aie2p"), pdi, instructions, Some(manifest), None)
+        };
+        let found = read(&manifest).unwrap();
+        assert_eq!((found.ahead(), found.configuration()), (&[channel][..], Some(&configuration)));
+        // Both are promises about the PDI: a changed one is damage.
+        let (mut ahead, mut other) = (manifest.clone(), manifest);
+        ahead.ahead[0].packet = Some(1);
+        other.configuration = Some(Configuration { name: "other".into(), ..configuration });
+        for wrong in [ahead, other] {
+            let error = read(&wrong).unwrap_err().1;
+            assert!(error.starts_with("the instruction stream is not"), "{error}");
+        }
     }
 
     #[test]

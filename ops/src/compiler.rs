@@ -3,6 +3,7 @@
 use crate::artifact::{BuildError, reference_artifact};
 use crate::{Node, Operation, Unsupported};
 use aie_hal::{Arch, KernelArtifact};
+use std::collections::BTreeSet;
 use std::fmt::{self, Debug, Display, Formatter};
 use std::sync::Arc;
 use thiserror::Error;
@@ -113,6 +114,28 @@ pub trait KernelCompiler: Send + Sync + Debug {
     /// [`CompileError::Unsupported`] when this compiler does not handle it, [`CompileError::Unavailable`] when it could not be
     /// tried, [`CompileError::Failed`] with the cause otherwise.
     fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError>;
+    /// [`KernelCompiler::compile`] with a PDI that has these features of the kernel's
+    /// [configuration](aie_hal::artifact::Configuration), and perhaps others.
+    ///
+    /// # Errors
+    /// As there; [`CompileError::Unsupported`] where there is no such PDI, for example because a core has no room for all of them.
+    fn compile_with(
+        &self,
+        _op: &dyn Operation,
+        _node: &Node,
+        _arch: &Arch,
+        _features: &BTreeSet<String>,
+    ) -> Result<KernelArtifact, CompileError> {
+        Err(CompileError::Unsupported(format!("each kernel of compiler {} has one PDI", self.name())))
+    }
+    /// [`KernelCompiler::compile`] without kernels that have a configuration: for graphs in which the array would be changed more often with
+    /// these.
+    ///
+    /// # Errors
+    /// As there.
+    fn compile_apart(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
+        self.compile(op, node, arch)
+    }
     /// [`KernelCompiler::compile`] from a design that the caller names, a function in a Python file of the designs' folder, instead
     /// of the one that the compiler has for the operation.
     ///
