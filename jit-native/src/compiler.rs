@@ -7,6 +7,7 @@ use aie_hal::{Arch, KernelArtifact};
 use aie_ops::compiler::{CompileError, KernelCompiler};
 use aie_ops::name::kernel_name;
 use aie_ops::{Node, Operation};
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -144,6 +145,26 @@ impl KernelCompiler for NativeCompiler {
     /// The kernel under the name that stores look for, whatever its family calls it.
     fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
         Ok(self.build(node, arch)?.renamed(kernel_name(op, node)))
+    }
+
+    fn compile_apart(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
+        let is_chosen = |family: &Family| families::CHOSEN.iter().any(|chosen| chosen.name == family.name);
+        let families: Vec<_> = self.families.iter().copied().filter(|family| !is_chosen(family)).collect();
+        Ok(kit::build(&families, node, &self.loops().on(arch))?.renamed(kernel_name(op, node)))
+    }
+
+    fn compile_with(
+        &self,
+        op: &dyn Operation,
+        node: &Node,
+        arch: &Arch,
+        features: &BTreeSet<String>,
+    ) -> Result<KernelArtifact, CompileError> {
+        let kernel = self.compile(op, node, arch)?;
+        if kernel.configuration().is_none() {
+            return Err(CompileError::Unsupported(format!("kernel {} has one PDI", kernel.name())));
+        }
+        Ok(families::rings::with_types(&kernel, &self.loops().on(arch), features)?)
     }
 }
 

@@ -4,14 +4,18 @@ use super::attention;
 use super::memory::CORE;
 use super::program::program;
 use super::types::Types;
+use super::weights::Weights;
 use crate::array::{ArrayError, Attention, CoreCode, Memo, Rings};
 use crate::codegen::{LoopForm, LoopReport};
+use crate::compiler::SOURCE_DIGEST;
 use crate::families::elements::dispatch as elements;
 use crate::families::elements::functions::Repertoire;
 use crate::families::elements::program::program as elements_program;
 use crate::kit::{ConfigureError, NativeError, isa_for};
-use aie_hal::Arch;
+use aie_hal::artifact::Configuration;
+use aie_hal::{Arch, KernelArtifact};
 use aie_isa::{InstructionSet, Isa};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub(super) const NAME: &str = "rings";
@@ -28,6 +32,8 @@ pub(super) struct Machine {
     pub attention: Attention,
     /// What is known of the loops of products.
     pub loops: Vec<LoopReport>,
+    /// What streams of all its cores have in common: those of vectors and attention need no type of weights.
+    configuration: Configuration,
 }
 
 impl Machine {
@@ -50,7 +56,18 @@ impl Machine {
         let elements = rings.vectors().cloned().ok_or_else(missing)?;
         let attention = rings.attention().cloned().ok_or_else(missing)?;
         let vectors = Arc::new(elements::Machine { elements, loops: vectors.loops });
-        Ok(Self { rings, vectors, attention, loops: products.loops })
+        let configuration = Configuration {
+            name: format!("{NAME}-{}-{}", arch.array.columns, &SOURCE_DIGEST[..12]),
+            needs: BTreeSet::new(),
+            has: types.iter().map(|weights| weights.dtype().to_string()).collect(),
+        };
+        Ok(Self { rings, vectors, attention, loops: products.loops, configuration })
+    }
+
+    /// A kernel of this array, with what its stream needs: a type of weights, or none.
+    pub fn configured(&self, kernel: KernelArtifact, weights: Option<Weights>) -> KernelArtifact {
+        let needs = weights.iter().map(|weights| weights.dtype().to_string()).collect();
+        kernel.with_configuration(Configuration { needs, ..self.configuration.clone() })
     }
 }
 
@@ -62,3 +79,7 @@ pub(super) fn machine(arch: &Arch, types: Types) -> Result<Arc<Machine>, NativeE
     let machine = MACHINES.get(arch, types, || Machine::new(arch, isa, types));
     machine.map_err(|reason| NativeError::failed(NAME, format!("products of {types}: {reason}")))
 }
+
+#[cfg(test)]
+#[path = "machine_tests.rs"]
+mod tests;

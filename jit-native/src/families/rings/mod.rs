@@ -42,6 +42,7 @@ use aie_ops::Node;
 use machine::{INSTRUCTION_SETS, NAME, machine};
 use plan::{plan, traffic};
 use problem::Problem;
+use std::collections::BTreeSet;
 use types::Types;
 
 const OPERATION: &str = "MUL_MAT";
@@ -77,5 +78,18 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
     });
     let stream = stream.map_err(unsupported)?;
     let name = format!("native-{NAME}-{OPERATION}-{}", problem.weights.dtype());
-    Ok(machine.rings.configured().artifact(name, stream)?)
+    Ok(machine.configured(machine.rings.configured().artifact(name, stream)?, Some(problem.weights)))
+}
+
+/// A kernel of this family, or of vectors or attention, with the PDI that has these types of weights.
+pub(crate) fn with_types(
+    kernel: &KernelArtifact,
+    arch: &Arch,
+    types: &BTreeSet<String>,
+) -> Result<KernelArtifact, NativeError> {
+    let failed = |reason: String| NativeError::failed(NAME, reason);
+    let machine = machine(arch, Types::that_have(types).map_err(failed)?)?;
+    let pdi = machine.rings.configured().artifact(kernel.name(), kernel.instructions().to_vec())?;
+    let moved = kernel.with_pdi_of(&machine.configured(pdi, None));
+    moved.ok_or_else(|| failed(format!("kernel {} is of another configuration", kernel.name())))
 }

@@ -2,6 +2,7 @@
 
 use super::weights::Weights;
 use aie_ops::DataType;
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// A set of types of weights.
@@ -38,6 +39,19 @@ impl Types {
         Self::DEFAULTS.into_iter().find(|types| types.contains(weights)).unwrap_or(Self::with(&[weights]))
     }
 
+    /// The types of a program that has at least those of these names: of a default one, so that there are few, or of one with just them.
+    ///
+    /// # Errors
+    /// The name of none.
+    pub(super) fn that_have(names: &BTreeSet<String>) -> Result<Self, String> {
+        let bit = |name: &String| {
+            let found = Weights::ALL.into_iter().find(|weights| weights.dtype().name() == name);
+            found.map(|weights| 1 << weights as u32).ok_or_else(|| format!("{name} is no type of weights of products"))
+        };
+        let wanted = names.iter().try_fold(0, |bits, name| Ok::<_, String>(bits | bit(name)?))?;
+        Ok(Self::DEFAULTS.into_iter().find(|types| types.0 & wanted == wanted).unwrap_or(Self(wanted)))
+    }
+
     pub(super) fn contains(self, weights: Weights) -> bool {
         self.0 >> weights as u32 & 1 != 0
     }
@@ -70,6 +84,14 @@ mod tests {
         assert_eq!((types.to_string().as_str(), types.len()), ("q4_0, q8_0", 2));
         assert_eq!(types.iter().collect::<Vec<_>>(), [Weights::Q4_0, Weights::Q8_0]);
         assert_eq!(Types::of(&[]), Types::default());
+    }
+
+    #[test]
+    fn sets_have_what_is_named() {
+        let that_have = |names: &[&str]| Types::that_have(&names.iter().copied().map(Into::into).collect());
+        assert_eq!(that_have(&["q8_0", "q4_0"]), Ok(Types::DEFAULTS[0]));
+        assert_eq!(that_have(&["q4_K", "q4_0"]), Ok(Types::with(&[Weights::Q4_0, Weights::Q4K])));
+        assert_eq!(that_have(&["f64"]), Err("f64 is no type of weights of products".into()));
     }
 
     #[test]

@@ -76,5 +76,6 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
         let stream = dispatch::stream(attention, &problem, cut, columns).map_err(|error| error.to_string())?;
         Ok(Planned { stream, cycles: cut.cycles(&problem, columns), traffic: cut.traffic(&problem) })
     });
-    Ok(attention.configured().artifact(format!("native-{NAME}"), stream.map_err(unsupported)?)?)
+    let kernel = attention.configured().artifact(format!("native-{NAME}"), stream.map_err(unsupported)?)?;
+    Ok(machine.configured(kernel, None))
 }

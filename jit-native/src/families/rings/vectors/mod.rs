@@ -13,7 +13,7 @@ mod mover;
 #[cfg(test)]
 mod tests;
 
-use super::machine::machine;
+use super::machine::{Machine, machine};
 use super::types::Types;
 use crate::array::Pass;
 use crate::families::copies::design::{finished, format_of, source, unsupported};
@@ -75,8 +75,9 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
     let kernel = match node.op.as_str() {
         "GET_ROWS" | "SET_ROWS" => cache::build(node, arch, cores(arch)?),
         "CPY" | "CONT" | "DUP" => copy(node, arch),
-        _ => return computed(node, arch),
+        _ => computed(node, arch),
     };
+    let kernel = kernel.and_then(|kernel| Ok(default(arch)?.configured(kernel, None)));
     // Copies say what they do not take under their own name.
     kernel.map_err(|error| match error {
         NativeError::Unsupported { op, reason, .. } => NativeError::Unsupported { family: NAME, op, reason },
@@ -88,9 +89,14 @@ fn cores(arch: &Arch) -> Result<Arc<Cores>, NativeError> {
     vectors(arch).map(|machine| Arc::new(Cores(machine)))
 }
 
-/// The cores for vectors beside products of most models.
+/// The cores for vectors.
 fn vectors(arch: &Arch) -> Result<Arc<dispatch::Machine>, NativeError> {
-    Ok(machine(arch, Types::DEFAULTS[0])?.vectors.clone())
+    Ok(default(arch)?.vectors.clone())
+}
+
+/// The array of kernels of which a graph's are not known: with products of most models.
+fn default(arch: &Arch) -> Result<Arc<Machine>, NativeError> {
+    machine(arch, Types::DEFAULTS[0])
 }
 
 /// A copy by one column, in one go.
