@@ -19,6 +19,7 @@ use aie_hal::{Arch, KernelArtifact};
 use aie_ops::compiler::{CompileError, KernelCompiler};
 use aie_ops::fit;
 use rustix::process::geteuid;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -226,7 +227,7 @@ impl KernelCache {
             Ok(lock) => lock,
             Err(error) => {
                 tracing::warn!("kernel cache {}: {error}; {} is not cached", self.root.display(), wanted.name);
-                return Ok((compiler.compile(wanted.op, wanted.node, wanted.arch)?, Way::Compiled));
+                return Ok((wanted.compile(compiler)?, Way::Compiled));
             }
         };
         let keep = match self.look(&files, wanted, Some(&origin)) {
@@ -264,7 +265,7 @@ impl KernelCache {
         keep: bool,
     ) -> Result<KernelArtifact, CompileError> {
         let (start, begin) = (Instant::now(), aie_hal::timeline::begin());
-        let result = compiler.compile(wanted.op, wanted.node, wanted.arch);
+        let result = wanted.compile(compiler);
         if begin.is_some() {
             note(compiler.name(), begin, wanted, &result);
         }
@@ -279,16 +280,38 @@ impl KernelCache {
             Err(CompileError::Failed(failure)) => FailureRecord::keep(files, wanted.node, origin, failure),
             Err(CompileError::Unsupported(_) | CompileError::Unavailable(_)) => Ok(()),
         };
-        if let Err(error) = kept {
-            let reason = format!("kernel cache {}: {} cannot be cached: {error}", self.root.display(), wanted.name);
-            // On a full disk all others fail for the same reason.
-            if self.not_kept.set(reason.clone()).is_ok() {
-                tracing::warn!("{reason}; such kernels are used, and made again by the next process");
-            } else {
-                tracing::debug!("{reason}");
-            }
-        }
+        self.note_loss(wanted, kept);
         result
+    }
+
+    /// Compiles the kernel with more features, and puts it in the place of the one that may be there.
+    ///
+    /// # Errors
+    /// As [`KernelCompiler::compile_with`].
+    pub fn widen(
+        &self,
+        compiler: &dyn KernelCompiler,
+        wanted: &Wanted<'_>,
+        features: &BTreeSet<String>,
+    ) -> Result<KernelArtifact, CompileError> {
+        let (files, start) = (self.files(compiler, wanted), Instant::now());
+        let artifact = compiler.compile_with(wanted.op, wanted.node, wanted.arch, features)?;
+        if artifact.stream_maker().is_none() && !matches!(self.look(&files, wanted, None), Found::Foreign(_)) {
+            let manifest = Manifest::new(&artifact, wanted.node, Origin::of(compiler), start.elapsed());
+            self.note_loss(wanted, self.lock(&files).and_then(|_lock| files.publish(&artifact, &manifest)));
+        }
+        Ok(artifact)
+    }
+
+    fn note_loss(&self, wanted: &Wanted<'_>, kept: io::Result<()>) {
+        let Err(error) = kept else { return };
+        let reason = format!("kernel cache {}: {} cannot be cached: {error}", self.root.display(), wanted.name);
+        // On a full disk all others fail for the same reason.
+        if self.not_kept.set(reason.clone()).is_ok() {
+            tracing::warn!("{reason}; such kernels are used, and made again by the next process");
+        } else {
+            tracing::debug!("{reason}");
+        }
     }
 
     /// Why the first kernel that could not be written was not, if there was one.

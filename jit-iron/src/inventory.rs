@@ -205,7 +205,7 @@ impl Walk<'_> {
         let Some(arch) = self.arches.get(&manifest.arch) else {
             return State::Stale { reason: format!("generation {} is not known", manifest.arch) };
         };
-        let wanted = Wanted { op, node: &manifest.node, arch: &arch, name: manifest.kernel.clone() };
+        let wanted = Wanted { name: manifest.kernel.clone(), ..Wanted::of(op, &manifest.node, &arch) };
         let compiler = self.compilers.iter().find(|compiler| compiler.name() == manifest.origin.compiler);
         let origin = compiler.map(|compiler| Origin::of(&**compiler));
         if self.care == Care::Whole {

@@ -149,12 +149,32 @@ impl Sources {
         compiler.admits(wanted.node, wanted.arch).ok()?;
         let made = match self.policy {
             JitPolicy::Off => return None,
-            _ => compiler.compile(wanted.op, wanted.node, wanted.arch),
+            _ => wanted.compile(&**compiler),
         };
         let source = format_args!("compiler {}", compiler.name());
         let artifact = made.ok().filter(|artifact| self.fits(artifact, wanted, &source, &mut Vec::new()))?;
         self.counters.lock().compiled += 1;
         Some(Supplied { artifact, supplier: Supplier::Compiler(compiler.name().into()) })
+    }
+
+    /// The kernel of the first compiler that makes it with these features.
+    pub(crate) fn widen(
+        &self,
+        wanted: &Wanted<'_>,
+        features: &BTreeSet<String>,
+    ) -> Result<KernelArtifact, CompileError> {
+        let mut result = Err(CompileError::Unavailable(format!("no compiler ({GGML_HSA_JIT})")));
+        let compilers = if self.policy == JitPolicy::Off { &[][..] } else { &self.compilers };
+        for compiler in compilers.iter().filter(|compiler| admits(&***compiler, wanted, &mut Vec::new())) {
+            result = match &self.cache {
+                Some(cache) if !self.foresight => cache.widen(&**compiler, wanted, features),
+                _ => compiler.compile_with(wanted.op, wanted.node, wanted.arch, features),
+            };
+            if result.is_ok() {
+                break;
+            }
+        }
+        result
     }
 
     /// What came with the library or from the user.
@@ -260,7 +280,7 @@ impl Sources {
         }
         let result = match &self.cache {
             Some(cache) if !self.foresight => cache.fetch(compiler, wanted),
-            _ => compiler.compile(wanted.op, wanted.node, wanted.arch).map(|artifact| (artifact, Way::Compiled)),
+            _ => wanted.compile(compiler).map(|artifact| (artifact, Way::Compiled)),
         };
         match result {
             Ok((artifact, Way::Found)) => return self.cached(artifact, compiler, tried),

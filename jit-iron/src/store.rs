@@ -9,12 +9,12 @@ use crate::sources::{Sources, StoreError};
 use crate::supply::Supplied;
 use crate::wanted::Wanted;
 use aie_hal::{Arch, KernelArtifact};
-use aie_ops::compiler::KernelCompiler;
+use aie_ops::compiler::{CompileError, KernelCompiler};
 use aie_ops::{Node, Operation};
 use parking_lot::{Mutex, RwLock};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -190,6 +190,30 @@ impl KernelStore {
         let wanted = Wanted::of(op, node, arch);
         let Some(made) = self.shared.sources.make_code(&wanted)? else { return Ok(None) };
         entry.answer.get_or_init(|| self.shared.take(wanted, Ok(made))).clone().map(Some)
+    }
+
+    /// [`KernelStore::find`] for a graph that does without configurations ([`KernelCompiler::compile_apart`]). The answer is not
+    /// remembered.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn find_apart(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<Supplied, StoreError> {
+        self.shared.sources.find(&Wanted { apart: true, ..Wanted::of(op, node, arch) })
+    }
+
+    /// The kernel anew, with a PDI that has these features of its configuration. It takes the place of the one in the cache, so that
+    /// later processes find that PDI there.
+    ///
+    /// # Errors
+    /// As [`KernelCompiler::compile_with`] of the last compiler.
+    pub fn widen(
+        &self,
+        op: &dyn Operation,
+        node: &Node,
+        arch: &Arch,
+        features: &BTreeSet<String>,
+    ) -> Result<KernelArtifact, CompileError> {
+        self.shared.sources.widen(&Wanted::of(op, node, arch), features)
     }
 
     /// Looks for the kernel without compiling, and compiles it in the background.

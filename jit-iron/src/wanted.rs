@@ -1,10 +1,12 @@
 //! One requested kernel, and what follows from that: its name, the stem of its files, which nodes it serves.
 //!
-//! The stem is the kernel's name, which other backends rely on. Two cases need more: operations whose names leave out parameters
-//! that matter get a digest of these behind it, and names of fused operations that are too long for file systems are cut.
+//! The stem is the kernel's name, which other backends rely on. Three cases need more: operations whose names leave out parameters
+//! that matter get a digest of these behind it, kernels for graphs that do without configurations are marked, and names of fused
+//! operations that are too long for file systems are cut.
 
-use aie_hal::Arch;
 use aie_hal::artifact::Digest;
+use aie_hal::{Arch, KernelArtifact};
+use aie_ops::compiler::{CompileError, KernelCompiler};
 use aie_ops::name::kernel_name;
 use aie_ops::{Node, Operation, Tensor};
 
@@ -22,12 +24,23 @@ pub struct Wanted<'a> {
     pub arch: &'a Arch,
     /// Kernel name.
     pub name: String,
+    /// Whether it is to be [one without a configuration](KernelCompiler::compile_apart).
+    pub apart: bool,
 }
 
 impl<'a> Wanted<'a> {
     /// The kernel of a normalised node.
     pub fn of(op: &'a dyn Operation, node: &'a Node, arch: &'a Arch) -> Self {
-        Self { op, node, arch, name: kernel_name(op, node) }
+        Self { op, node, arch, name: kernel_name(op, node), apart: false }
+    }
+
+    /// Has it made.
+    ///
+    /// # Errors
+    /// As [`KernelCompiler::compile`].
+    pub fn compile(&self, compiler: &dyn KernelCompiler) -> Result<KernelArtifact, CompileError> {
+        let &Self { op, node, arch, apart, .. } = self;
+        if apart { compiler.compile_apart(op, node, arch) } else { compiler.compile(op, node, arch) }
     }
 
     /// The stem of its files.
@@ -37,6 +50,9 @@ impl<'a> Wanted<'a> {
         if !nameless.is_empty() {
             let bytes: Vec<u8> = nameless.iter().flat_map(|word| word.to_le_bytes()).collect();
             stem += &format!("~{}", short_digest(&bytes));
+        }
+        if self.apart {
+            stem += "~apart";
         }
         if stem.len() > LONGEST {
             let digest = short_digest(stem.as_bytes());
@@ -137,5 +153,7 @@ mod tests {
         let stem = |length| Wanted { name: "x".repeat(length), ..Wanted::of(op, &node, &arch) }.stem();
         assert_eq!([LONGEST, 300, 301].map(|length| stem(length).len()), [LONGEST; 3]);
         assert_ne!(stem(300), stem(301));
+        let apart = Wanted { apart: true, ..Wanted::of(op, &node, &arch) };
+        assert_eq!(apart.stem(), format!("{}~apart", apart.name));
     }
 }

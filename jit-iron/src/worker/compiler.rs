@@ -263,7 +263,7 @@ impl Task<'_> {
     }
 
     fn artifact(&self, folder: &JobFolder, pdi: &str, insts: &str) -> Result<KernelArtifact, String> {
-        let Wanted { op, node, arch, name } = &self.wanted;
+        let Wanted { op, node, arch, name, .. } = &self.wanted;
         let limit = arch.limits.device_heap_bytes;
         let (pdi, insts) = (folder.read(pdi, limit)?, folder.read(insts, limit)?);
         let artifact = assemble(name, arch, pdi, insts, None, Some(node)).map_err(|(_, reason)| reason)?;
