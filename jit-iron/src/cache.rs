@@ -384,7 +384,9 @@ mod tests {
     use super::*;
     use crate::directory::tests::{arch, sum};
     use crate::double::Double;
+    use aie_hal::artifact::Configuration;
     use aie_ops::compiler::ReferenceCompiler;
+    use aie_ops::{Node, Operation};
     use rstest::rstest;
     use std::sync::atomic::Ordering::SeqCst;
 
@@ -435,6 +437,49 @@ mod tests {
             assert!(rig.file(end).is_file(), "{end}");
         }
         assert!(rig.path().join("CACHEDIR.TAG").is_file());
+    }
+
+    /// A later process finds it in the place of the narrower one, whichever that was made by.
+    #[test]
+    fn a_kernel_with_more_features_takes_the_place_of_the_other() {
+        #[derive(Debug)]
+        struct Wide;
+        impl KernelCompiler for Wide {
+            fn name(&self) -> &str {
+                "wide"
+            }
+            fn identity(&self) -> String {
+                "1".into()
+            }
+            fn sources(&self) -> String {
+                "s".into()
+            }
+            fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
+                self.compile_with(op, node, arch, &["a".into()].into())
+            }
+            fn compile_with(
+                &self,
+                op: &dyn Operation,
+                node: &Node,
+                arch: &Arch,
+                features: &BTreeSet<String>,
+            ) -> Result<KernelArtifact, CompileError> {
+                let configuration =
+                    Configuration { name: "design".into(), needs: ["a".into()].into(), has: features.clone() };
+                Ok(ReferenceCompiler.compile(op, node, arch)?.with_configuration(configuration))
+            }
+        }
+        let root = tempfile::tempdir().unwrap();
+        let ((op, node), arch) = (sum(64), arch("aie2p"));
+        let cache = || KernelCache::open(&root.path().join("cache")).unwrap();
+        let fetch = || cache().fetch(&Wide, &Wanted::of(op, &node, &arch)).unwrap();
+        let has = |artifact: &KernelArtifact| artifact.configuration().unwrap().has.clone();
+        let (narrow, way) = fetch();
+        assert_eq!((has(&narrow), way), (["a".into()].into(), Way::Compiled));
+        let both: BTreeSet<String> = ["a".into(), "b".into()].into();
+        cache().widen(&Wide, &Wanted::of(op, &node, &arch), &both).unwrap();
+        let (wide, way) = fetch();
+        assert_eq!((has(&wide), way), (both, Way::Found));
     }
 
     fn cut(rig: &Rig, end: &str, length: usize) {

@@ -4,6 +4,7 @@
 //! those that no plan uses any more make room when it is full. That a kernel is unavailable is cached with the reason.
 
 pub mod foreseen;
+pub mod frames;
 pub mod kernel_store;
 pub mod outcome;
 pub mod progress;
@@ -11,15 +12,17 @@ pub mod selftest;
 pub mod verbose;
 
 use crate::config::log;
+use crate::kernels::frames::Frames;
 use crate::kernels::progress::Progress;
 use aie_hal::artifact::Digest;
 use aie_hal::{Device, DeviceError, Executable, KernelArtifact};
 use aie_jit_iron::{KernelStore, StoreError, Supplied, Supplier};
 use aie_ops::artifact::is_code;
-use aie_ops::{Node, Operation, Unsupported};
+use aie_ops::{Node, Operation, Unsupported, table};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Why a node runs on the CPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,17 +100,63 @@ pub struct Kernels {
     pub progress: Progress,
     device: Arc<dyn Device>,
     loaded: Mutex<HashMap<Node, Loaded>>,
+    /// Those for graphs that do without configurations.
+    apart: Mutex<HashMap<Node, Loaded>>,
+    frames: Mutex<Frames>,
+    moves: AtomicU64,
 }
 
 impl Kernels {
     /// No kernels yet.
     pub fn new(store: Arc<KernelStore>, device: Arc<dyn Device>) -> Self {
-        Self { store, progress: Progress::on_standard_error(), device, loaded: Mutex::default() }
+        Self {
+            store,
+            progress: Progress::on_standard_error(),
+            device,
+            loaded: Mutex::default(),
+            apart: Mutex::default(),
+            frames: Mutex::default(),
+            moves: AtomicU64::new(0),
+        }
     }
 
     /// Unloads those that no plan uses.
     pub fn clear(&self) {
         self.loaded.lock().clear();
+        self.apart.lock().clear();
+        *self.frames.lock() = Frames::default();
+    }
+
+    /// Rises when kernels get another PDI: plans made before have the old ones.
+    pub fn moves(&self) -> u64 {
+        self.moves.load(Ordering::Acquire)
+    }
+
+    /// Gives the kernels that have been asked for so far the [PDIs](frames) for all of them. Returns whether any has another than
+    /// before, so that it has to be asked for again.
+    pub fn settle(&self) -> bool {
+        let has_choice = |kernel: &Kernel| kernel.executable.artifact().configuration().is_some();
+        let kernels: Vec<(Node, KernelArtifact)> = {
+            let loaded = self.loaded.lock();
+            let kernels = loaded.iter().filter_map(|(node, entry)| entry.as_ref().ok().map(|kernel| (node, kernel)));
+            let kernels = kernels.filter(|(_, kernel)| has_choice(kernel));
+            kernels.map(|(node, kernel)| (node.clone(), kernel.executable.artifact().clone())).collect()
+        };
+        let mut frames = self.frames.lock();
+        frames.settle(kernels.iter().map(|(node, kernel)| (node, kernel)), &|node, features| {
+            let widened = self.store.widen(table::lookup(&node.op)?, node, self.device.arch(), features);
+            widened.inspect_err(|cause| log::info(|| format!("no PDI with {features:?}: {cause}"))).ok()
+        });
+        let stays = |kernel: &KernelArtifact| frames.place(kernel.clone()).digest() == kernel.digest();
+        let moved: Vec<&Node> = kernels.iter().filter(|(_, kernel)| !stays(kernel)).map(|(node, _)| node).collect();
+        drop(frames);
+        if moved.is_empty() {
+            return false;
+        }
+        let mut loaded = self.loaded.lock();
+        moved.into_iter().for_each(|node| drop(loaded.remove(node)));
+        self.moves.fetch_add(1, Ordering::AcqRel);
+        true
     }
 
     /// Rises when a kernel that was pending has been compiled, or could not be.
@@ -145,7 +194,23 @@ impl Kernels {
         if matches!(supplier, Supplier::Compiler(_)) {
             self.progress.compiled();
         }
-        self.load(node, &artifact, &supplier)
+        self.load(node, artifact, &supplier)
+    }
+
+    /// What to dispatch in the place of `kernel`, that of the normalised `node`, in a graph that does without configurations.
+    ///
+    /// # Errors
+    /// Why there is nothing.
+    pub fn apart(&self, op: &dyn Operation, node: &Node, kernel: Kernel) -> Result<Kernel, HostReason> {
+        if kernel.executable.artifact().configuration().is_none() {
+            return Ok(kernel);
+        }
+        if let Some(entry) = self.apart.lock().get(node) {
+            return entry.clone();
+        }
+        let found = self.store.find_apart(op, node, self.device.arch());
+        let Supplied { artifact, supplier } = found.map_err(|cause| HostReason::from(&cause))?;
+        self.load_into(&self.apart, node, &artifact, &supplier)
     }
 
     /// The kernel of the normalised `node` as machine code, if that can be made at once. For operations whose place is the host
@@ -157,7 +222,7 @@ impl Kernels {
         let none = || HostReason::by_design("no machine code that can be made at once");
         let entry = match self.store.make_code(op, node, self.device.arch()) {
             Ok(Some(Supplied { artifact, supplier })) if is_code(&artifact) => {
-                return self.load(node, &artifact, &supplier).ok();
+                return self.load(node, artifact, &supplier).ok();
             }
             Ok(_) => none(),
             Err(cause) => {
@@ -176,23 +241,35 @@ impl Kernels {
             return entry.clone().ok();
         }
         let Supplied { artifact, supplier } = self.store.make_code(op, node, self.device.arch()).ok()??;
-        self.load(node, &artifact, &supplier).ok()
+        self.load(node, artifact, &supplier).ok()
     }
 
-    fn load(&self, node: &Node, artifact: &KernelArtifact, supplier: &Supplier) -> Loaded {
-        let mut loaded = self.loaded.lock();
-        if let Some(entry) = loaded.get(node) {
+    fn load(&self, node: &Node, artifact: KernelArtifact, supplier: &Supplier) -> Loaded {
+        let artifact = self.frames.lock().place(artifact);
+        self.load_into(&self.loaded, node, &artifact, supplier)
+    }
+
+    fn load_into(
+        &self,
+        place: &Mutex<HashMap<Node, Loaded>>,
+        node: &Node,
+        artifact: &KernelArtifact,
+        supplier: &Supplier,
+    ) -> Loaded {
+        if let Some(entry) = place.lock().get(node) {
             return entry.clone();
         }
         let mut result = self.device.load_executable(artifact);
         if matches!(result, Err(DeviceError::OutOfMemory { .. })) {
-            loaded.retain(|_, entry| entry.as_ref().is_ok_and(|kernel| Arc::strong_count(&kernel.executable) > 1));
+            for loaded in [&self.loaded, &self.apart] {
+                let is_used = |kernel: &Kernel| Arc::strong_count(&kernel.executable) > 1;
+                loaded.lock().retain(|_, entry| entry.as_ref().is_ok_and(is_used));
+            }
             result = self.device.load_executable(artifact);
         }
         let executable = result.map_err(|cause| HostReason::fallback(cause.to_string()))?;
         let kernel = Kernel { executable, kind: KernelKind::of(artifact, supplier) };
-        loaded.insert(node.clone(), Ok(kernel.clone()));
-        Ok(kernel)
+        place.lock().entry(node.clone()).or_insert(Ok(kernel)).clone()
     }
 }
 

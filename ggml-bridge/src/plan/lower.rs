@@ -6,7 +6,7 @@ use super::hazard::overlap;
 use crate::kernels::{HostReason, Kernel};
 use crate::plan::context::DeviceContext;
 use crate::plan::graph::{GraphNode, TensorView};
-use aie_hal::HostFunction;
+use aie_hal::{HostFunction, KernelArtifact};
 use aie_ops::family::copy;
 use aie_ops::name::kernel_name;
 use aie_ops::normalise::{KernelArgument, Normalised, Role, normalise};
@@ -23,6 +23,13 @@ pub struct Lowered {
     pub name: String,
     /// The dispatch, or why it runs on the CPU.
     pub dispatch: Result<Dispatch, HostReason>,
+}
+
+impl Lowered {
+    /// The artifact that is dispatched.
+    pub fn artifact(&self) -> Option<&KernelArtifact> {
+        self.dispatch.as_ref().ok().map(|dispatch| dispatch.kernel.executable.artifact())
+    }
 }
 
 /// A kernel with its arguments.
@@ -43,11 +50,12 @@ pub struct LoweredArgument {
     pub conversion: Option<Arc<dyn HostFunction>>,
 }
 
-/// Looks up everything for `graph_node`. A kernel may be compiled for that.
+/// Looks up everything for `graph_node`, with a kernel that works with several PDIs or, `apart`, with none of these. A kernel may be
+/// compiled for that.
 ///
 /// # Errors
 /// [`PlanError`] when this backend cannot compute the node at all.
-pub fn lower(context: &DeviceContext, graph_node: &GraphNode) -> Result<Lowered, PlanError> {
+pub fn lower(context: &DeviceContext, graph_node: &GraphNode, apart: bool) -> Result<Lowered, PlanError> {
     let op = table::lookup(graph_node.op).ok_or(PlanError::NotClaimed)?;
     let node = graph_node.node();
     op.check(&node)?;
@@ -55,10 +63,11 @@ pub fn lower(context: &DeviceContext, graph_node: &GraphNode) -> Result<Lowered,
     let name = kernel_name(op, normalised.as_ref().map_or(&node, |normalised| &normalised.node));
     let dispatch = match op.placement(&node) {
         Placement::Host(reason) => {
-            moved_by_code(context, op, graph_node, normalised).ok_or_else(|| HostReason::by_design(reason))
+            moved_by_code(context, op, graph_node, normalised, apart).ok_or_else(|| HostReason::by_design(reason))
         }
         Placement::Array => normalised.map_err(HostReason::from).and_then(|Normalised { node, arguments }| {
             let kernel = context.kernels.get(op, &node)?;
+            let kernel = if apart { context.kernels.apart(op, &node, kernel)? } else { kernel };
             Ok(dispatch(graph_node, kernel, arguments)?)
         }),
     };
@@ -87,6 +96,7 @@ fn moved_by_code(
     op: &dyn Operation,
     graph_node: &GraphNode,
     normalised: Result<Normalised, Unsupported>,
+    apart: bool,
 ) -> Option<Dispatch> {
     if !op.moves_data() {
         return None;
@@ -100,7 +110,11 @@ fn moved_by_code(
     if graph_node.sources.iter().enumerate().any(in_place) {
         return None;
     }
-    dispatch(graph_node, context.kernels.made_at_once(op, &node)?, arguments).ok()
+    let mut kernel = context.kernels.made_at_once(op, &node)?;
+    if apart {
+        kernel = context.kernels.apart(op, &node, kernel).ok().filter(|kernel| kernel.kind.code.is_some())?;
+    }
+    dispatch(graph_node, kernel, arguments).ok()
 }
 
 fn argument(graph_node: &GraphNode, tensors: KernelArgument) -> Result<LoweredArgument, Unsupported> {

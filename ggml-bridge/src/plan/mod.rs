@@ -92,6 +92,8 @@ pub struct Plan {
     pub share: RunShare,
     /// The state of the weight cache this plan was built on.
     pub weights_generation: u64,
+    /// The state of the PDIs of kernels it was built on.
+    pub kernel_moves: u64,
     awaiting: Option<u64>,
 }
 
@@ -145,5 +147,7 @@ impl Plan {
     }
 }
 
+#[cfg(test)]
+mod settled_tests;
 #[cfg(test)]
 mod tests;

@@ -12,14 +12,16 @@ use super::memory::GraphMemory;
 use super::vacate::is_vacated;
 use super::{Plan, PlanError};
 use crate::config::log;
-use crate::kernels::HostReason;
+use crate::kernels::{HostReason, Kernel};
 use crate::memory::ranges::RangeSet;
 use crate::memory::weights::{Lookup, WeightKey};
 use crate::plan::context::DeviceContext;
 use crate::plan::graph::{Graph, GraphNode, TensorView};
 use crate::report::statistics::{OperationShare, RunShare};
 use crate::settings::GGML_HSA_REQUIRE_ARRAY;
-use aie_hal::{Binding, Buffer, BufferParams, BufferRef, CommandList, CommandListBuilder, HostFunction};
+use aie_hal::{
+    Binding, Buffer, BufferParams, BufferRef, CommandList, CommandListBuilder, HostFunction, KernelArtifact,
+};
 use aie_jit_iron::settings::GGML_HSA_JIT;
 use aie_ops::normalise::{KernelArgument, Role};
 use aie_ops::work::multiply_accumulates;
@@ -121,11 +123,17 @@ pub(super) fn record(context: &DeviceContext, graph: &Graph) -> Result<Plan, Pla
     };
     // Whether a kernel is missing that is on its way.
     let mut provisional = false;
-    let steps = if context.fusion {
-        fuse(graph, |node| fused(context, node, &mut provisional))
-    } else {
-        graph.nodes.iter().map(Step::single).collect()
+    let foreseen = context.foreseen.take();
+    let (steps, expected, kernel_moves) = loop {
+        let moves = context.kernels.moves();
+        let steps = lowered_steps(context, graph, &mut provisional, false)?;
+        let expected: Vec<Kernel> = foreseen.iter().filter_map(|node| foreseen_code(context, node)).collect();
+        // What they need together decides their PDIs.
+        if !context.kernels.settle() {
+            break (steps, expected, moves);
+        }
     };
+    let steps = with_fewest_changes(context, graph, steps, &mut provisional)?;
     // Of one step nothing is joined, so nothing has to be known of it.
     let joins = steps.len() > 1 && context.joins();
     if !joins {
@@ -136,24 +144,75 @@ pub(super) fn record(context: &DeviceContext, graph: &Graph) -> Result<Plan, Pla
     for (Step { node, nodes, found }, vacated) in steps.into_iter().zip(vacated) {
         recorder.next_step(&node, vacated);
         let in_node = |cause| PlanError::Node { op: node.op, source: Box::new(cause) };
-        let lowered = found.map_or_else(|| lower(context, &node), Ok).map_err(in_node)?;
-        provisional |= lowered.dispatch.as_ref().is_err_and(|reason| reason.pending);
+        let lowered = found.map_or_else(|| lower(context, &node, false), Ok).map_err(in_node)?;
         recorder.node(&node, &lowered).map_err(in_node)?;
         if nodes > 1 {
             recorder.share.fusion.dispatches += 1;
             recorder.share.fusion.nodes += nodes as u64;
         }
     }
-    recorder.expect_foreseen();
+    recorder.expect(&expected);
     let shared = graph.nodes.iter().any(|node| is_shared(context, node));
     recorder.clear(graph)?;
     let plan = recorder.finish()?;
-    Ok(Plan { shared, weights_generation, awaiting: provisional.then_some(arrivals), ..plan })
+    Ok(Plan { shared, weights_generation, kernel_moves, awaiting: provisional.then_some(arrivals), ..plan })
+}
+
+/// The steps of a graph with all that is looked up for them.
+fn lowered_steps<'a>(
+    context: &DeviceContext,
+    graph: &'a Graph,
+    provisional: &mut bool,
+    apart: bool,
+) -> Result<Vec<Step<'a, Lowered>>, PlanError> {
+    let mut steps = if context.fusion {
+        fuse(graph, |node| fused(context, node, provisional, apart))
+    } else {
+        graph.nodes.iter().map(Step::single).collect()
+    };
+    for Step { node, found, .. } in &mut steps {
+        if found.is_none() {
+            let in_node = |cause| PlanError::Node { op: node.op, source: Box::new(cause) };
+            *found = Some(lower(context, node, apart).map_err(in_node)?);
+        }
+        *provisional |= found.iter().any(|lowered| lowered.dispatch.as_ref().is_err_and(|reason| reason.pending));
+    }
+    Ok(steps)
+}
+
+/// These steps, or those without configurations, if the array then changes its PDI less often: where a model has products that a
+/// configuration does not take, its kernels would alternate with others.
+fn with_fewest_changes<'a>(
+    context: &DeviceContext,
+    graph: &'a Graph,
+    steps: Vec<Step<'a, Lowered>>,
+    provisional: &mut bool,
+) -> Result<Vec<Step<'a, Lowered>>, PlanError> {
+    let artifacts = |steps: &[Step<'a, Lowered>]| -> Vec<KernelArtifact> {
+        steps.iter().filter_map(|step| step.found.as_ref()?.artifact().cloned()).collect()
+    };
+    let changes = |artifacts: &[KernelArtifact]| {
+        artifacts.windows(2).filter(|neighbours| neighbours[0].digest() != neighbours[1].digest()).count()
+    };
+    let together = artifacts(&steps);
+    if changes(&together) == 0 || together.iter().all(|artifact| artifact.configuration().is_none()) {
+        return Ok(steps);
+    }
+    let without = lowered_steps(context, graph, provisional, true)?;
+    let apart = artifacts(&without);
+    // Nothing goes to the host for it.
+    let is_better = hosts(&without) <= hosts(&steps) && changes(&apart) < changes(&together);
+    Ok(if is_better { without } else { steps })
+}
+
+/// Steps that are not dispatched.
+fn hosts(steps: &[Step<'_, Lowered>]) -> usize {
+    steps.iter().filter(|step| step.found.as_ref().is_none_or(|lowered| lowered.dispatch.is_err())).count()
 }
 
 /// A fused node, if there is a kernel for it, or will be and the CPU can compute it as one until then.
-fn fused(context: &DeviceContext, node: &GraphNode, provisional: &mut bool) -> Option<Lowered> {
-    let reason = match lower(context, node) {
+fn fused(context: &DeviceContext, node: &GraphNode, provisional: &mut bool, apart: bool) -> Option<Lowered> {
+    let reason = match lower(context, node, apart) {
         Ok(lowered) => match &lowered.dispatch {
             // One description must not take the place of several kernels that are code.
             Ok(dispatch) if dispatch.kernel.kind.code.is_none() && context.kernels.store.prefers_code() => {
@@ -502,12 +561,11 @@ impl Recorder<'_> {
     }
 
     /// Has the device make room for the machine code of later graphs, with the first graph.
-    fn expect_foreseen(&mut self) {
+    fn expect(&mut self, foreseen: &[Kernel]) {
         let mut expected = HashSet::new();
-        for node in self.context.foreseen.take() {
-            let Some(kernel) = foreseen_code(self.context, &node) else { continue };
-            if kernel.kind.code.is_some_and(|pdi| expected.insert(pdi)) {
-                self.list.expect(&kernel.executable);
+        for Kernel { executable, kind } in foreseen {
+            if kind.code.is_some_and(|pdi| expected.insert(pdi)) {
+                self.list.expect(executable);
             }
         }
     }
@@ -533,6 +591,7 @@ impl Recorder<'_> {
             shared: false,
             share: self.share,
             weights_generation: 0,
+            kernel_moves: 0,
             awaiting: None,
         })
     }

@@ -203,8 +203,9 @@ impl Stream {
     /// The plan of `graph`: a recent one, or a new one.
     fn plan(&self, plans: &mut Plans, graph: &impl GraphSource) -> Result<(Arc<Plan>, bool), ComputeError> {
         let generation = self.context.weights.generation();
-        let arrivals = self.context.kernels.arrivals();
-        plans.recent.retain(|Recent { plan, .. }| plan.weights_generation == generation && !plan.is_outdated(arrivals));
+        let (arrivals, moves) = (self.context.kernels.arrivals(), self.context.kernels.moves());
+        let is_current = |plan: &Plan| plan.weights_generation == generation && plan.kernel_moves == moves;
+        plans.recent.retain(|Recent { plan, .. }| is_current(plan) && !plan.is_outdated(arrivals));
         if let Some(at) = plans.recent.iter().position(|recent| recent.signature.matches(graph)) {
             plans.recent[..=at].rotate_right(1);
             let Recent { plan, number, .. } = &plans.recent[0];

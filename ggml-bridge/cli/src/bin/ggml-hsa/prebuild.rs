@@ -5,9 +5,10 @@ use crate::model::{FlashAttention, KEY_STEP, Opened, Subject, Wanted, places};
 use aie_hal::{Device, Environment};
 use aie_jit_iron::settings::GGML_HSA_KERNEL_CACHE_DIR;
 use aie_jit_iron::{JitPolicy, KernelStore, Missed, Supplied, Supplier};
-use aie_ops::table;
+use aie_ops::{Node, table};
 use clap::Args;
 use ggml_hsa::config::Config;
+use ggml_hsa::kernels::frames::Frames;
 use ggml_hsa::kernels::kernel_store::KernelStores;
 use ggml_hsa_cli::explain::planning::plan;
 use ggml_hsa_cli::llama_cpp::{Batch, GraphSource};
@@ -165,7 +166,7 @@ fn prebuilt(arguments: &PrebuildArguments) -> Result<Report, Box<dyn Error>> {
     let found = foresight.counters();
     let given = found.embedded + found.directory + found.cache;
     let mut report = Report::default();
-    let wanted: Vec<_> = missed.into_iter().filter(|missed| missed.reason == "compiled").collect();
+    let wanted: Vec<_> = missed.iter().filter(|missed| missed.reason == "compiled").cloned().collect();
     report.existed = usize::try_from(given).unwrap_or(usize::MAX);
     report.kernels = report.existed + wanted.len() + failed.len();
     report.failed.extend(failed);
@@ -177,6 +178,7 @@ fn prebuilt(arguments: &PrebuildArguments) -> Result<Report, Box<dyn Error>> {
     let store = stores.of(&*device)?;
     let failed = make(&wanted, &store, &device, config.jit.limits.workers.max(1));
     report.made = wanted.len() - failed.len();
+    settle(&missed, &store, &device);
     let made = wanted.iter().filter(|missed| failed.iter().all(|(kernel, _)| *kernel != missed.kernel));
     report.lost = not_cached(made, &device, &config, environment)?;
     report.lost_because = store.not_kept();
@@ -299,6 +301,19 @@ fn make(
     });
     bar.finish_and_clear();
     failed.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Has the PDIs made that runs choose for kernels that work with several, and puts them in the cache.
+fn settle(kernels: &[Missed], store: &KernelStore, device: &Arc<dyn Device>) {
+    let op_of = |node: &Node| table::lookup(&node.op);
+    let made = kernels.iter().filter_map(|missed| {
+        let kernel = store.get(op_of(&missed.node)?, &missed.node, device.arch()).ok()?;
+        Some((&missed.node, kernel))
+    });
+    let made: Vec<_> = made.collect();
+    Frames::default().settle(made.iter().map(|(node, kernel)| (*node, kernel)), &|node, features| {
+        store.widen(op_of(node)?, node, device.arch(), features).ok()
+    });
 }
 
 #[cfg(test)]
