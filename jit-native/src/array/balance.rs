@@ -2,7 +2,7 @@
 //!
 //! A stream's ends move the same number of words. Those of a chain are not counted by anyone: they follow from what the other end of its
 //! stream moves, or the chain on the other side of a ring that it shares, buffer by buffer. So what shims send is followed through mem tiles
-//! into the cores, and what they receive back to them.
+//! into the cores, and what they receive back to them. Only where several channels send to one end, a dispatch says what is whose.
 
 use super::chain::Chain;
 use super::error::ArrayError;
@@ -10,11 +10,13 @@ use super::route::Stream;
 use super::tile::{Channel, End, Source, SourceKey};
 use std::collections::BTreeMap;
 
-/// Checks a phase in which channels without a chain move these words. Those of a channel whose packets have ids are counted by id.
+/// Checks a phase in which channels without a chain, and those that share their end, move these words. Those of a channel whose packets have
+/// ids are counted by id.
 pub(super) fn check(streams: &[Stream], chains: &[Chain], words: &BTreeMap<SourceKey, u64>) -> Result<(), ArrayError> {
     let mut moved = words.clone();
     let known = |channel: Channel| chains.iter().all(|chain| chain.channel != channel);
-    for source in streams.iter().flat_map(sources).filter(|source| known(source.channel)) {
+    let shared = streams.iter().filter(|stream| stream.is_merged()).filter_map(|stream| sources(stream).next());
+    for source in streams.iter().flat_map(sources).filter(|source| known(source.channel)).chain(shared) {
         moved.entry(source.key()).or_insert(0);
     }
     // Each pass settles a channel at least, or is the last.

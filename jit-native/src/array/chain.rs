@@ -19,6 +19,8 @@ pub(super) struct Chain {
     pub first: u8,
     /// Offset and words of each.
     pub descriptors: Vec<(u32, Vec<u32>)>,
+    /// The id of the packet that each of them sends, where others send to the same end.
+    pub packet: Option<u8>,
 }
 
 impl Chain {
@@ -26,7 +28,7 @@ impl Chain {
     pub fn new(
         kind: TileKind,
         dimensions: usize,
-        channel: Channel,
+        (channel, packet): (Channel, Option<u8>),
         parts: &[Part],
         (pool, used): (Range<u8>, usize),
     ) -> Result<Self, ArrayError> {
@@ -45,11 +47,11 @@ impl Chain {
         let encoded = runs.zip(first..).map(|((round, part), number)| {
             let is_last = usize::from(number - first) + 1 == needed;
             let next = Some(if is_last { first } else { number + 1 });
-            let link = Link { channel, next, slot: round % u64::from(part.ring.depth), packet: None };
+            let link = Link { channel, next, slot: round % u64::from(part.ring.depth), packet };
             descriptor::encode(kind, dimensions, number, &Part { advance: false, ..part.clone() }, &link)
         });
         let descriptors = encoded.collect::<Result<_, _>>()?;
-        Ok(Self { channel, parts: parts.to_vec(), first, descriptors })
+        Ok(Self { channel, parts: parts.to_vec(), first, descriptors, packet })
     }
 
     /// Buffers of each part in a turn.

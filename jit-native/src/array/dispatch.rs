@@ -303,6 +303,12 @@ impl<'a> Dispatch<'a> {
         }
     }
 
+    /// Says how many words a chain of the configuration sends in this phase to an end that others send to as well: that follows from nothing
+    /// else.
+    pub(super) fn sends(&mut self, chained: Channel, words: u64) {
+        *self.phase.words.entry((chained.key(), None)).or_default() += words;
+    }
+
     /// Ends this phase: the stream waits until all of it is done. What follows is the next phase.
     ///
     /// # Errors

@@ -11,8 +11,7 @@
 //!            +--------------+  +--------------+
 //! ```
 //!
-//! In [rings](super::Rings) such a core is a part of another array. Its operands then come over one channel of the shim, as packets, and are
-//! sent in the order in which the program takes their tiles ([`TileOrder`]).
+//! In [rings](super::Rings) such a core is a part of another array, and has [chains](chained) in place of tasks from each dispatch.
 //!
 //! The columns do not know of each other: the work is dealt over them. A core's data memory has four banks of 16 KiB. The
 //! rings of A, B and the result have one each, so that loads and stores of a loop over them never meet in a bank; the fourth
@@ -22,18 +21,19 @@
 //! that it uses and an empty one of the result, computes, and hands all of them over. It begins each dispatch with buffer 0
 //! of each ring.
 
+mod chained;
+
 use super::configured::Configured;
 use super::contents::GO_LOCK;
 use super::descriptor::Part;
 use super::dispatch::Dispatch;
 use super::error::ArrayError;
-use super::order::{Share, TileOrder};
+use super::order::TileOrder;
 use super::program::ArrayProgram;
 use super::region::{Dimension, Region};
 use super::ring::{OWN_LOCKS, OWN_MEMORY, Ring};
 use super::tile::{Channel, Source, Tile};
 use aie_hal::Arch;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// A place of the design of elements, as the program of a core sees it.
@@ -83,25 +83,29 @@ pub struct ElementsColumn {
 pub struct ElementsCore {
     /// The tile.
     pub tile: Tile,
-    /// Where the first and the second operand come from.
-    pub operands: [Source; 2],
     /// Where the result goes to.
     pub result: Channel,
-    rings: [Ring; 3],
+    way: Way,
+}
+
+/// How words get into the core's memory and out of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Its channels get tasks from each dispatch: where both operands come from, and their rings and that of the result.
+    Tasks { operands: [Channel; 2], rings: [Ring; 3] },
+    /// The configuration has started them: where both operands come from.
+    Chains(Source),
 }
 
 impl ElementsCore {
-    /// Gives a tile the program with its data, parameters and rings. The streams are the array's affair: to [`ElementsCore::arrives`] and
-    /// from [`ElementsCore::leaves`].
-    ///
-    /// # Errors
-    /// [`ArrayError`]: the tile has no core or a program already, or program or data do not fit.
-    pub fn place(
+    /// Gives a tile the program with its data, parameters and rings. The streams are the array's affair: from the operands' channels to both
+    /// that receive, and from the one that sends to the result's.
+    fn place(
         array: &mut ArrayProgram,
         tile: Tile,
         program: &[u8],
         data: &[(u32, Vec<u8>)],
-        operands: [Source; 2],
+        operands: [Channel; 2],
         result: Channel,
     ) -> Result<Self, ArrayError> {
         array.core(tile, program)?;
@@ -111,19 +115,8 @@ impl ElementsCore {
         }
         let bytes = Elements::RING_BYTES;
         let mut ring = |index: u32| array.ring(tile, Some(index * bytes), bytes / 2, 2);
-        Ok(Self { tile, operands, result, rings: [ring(0)?, ring(1)?, ring(2)?] })
-    }
-
-    /// Where the operands arrive.
-    #[must_use]
-    pub const fn arrives(tile: Tile) -> [Channel; 2] {
-        [Channel::receive(tile, 0), Channel::receive(tile, 1)]
-    }
-
-    /// Where the result leaves.
-    #[must_use]
-    pub const fn leaves(tile: Tile) -> Channel {
-        Channel::send(tile, 0)
+        let rings = [ring(0)?, ring(1)?, ring(2)?];
+        Ok(Self { tile, result, way: Way::Tasks { operands, rings } })
     }
 }
 
@@ -168,12 +161,12 @@ impl Elements {
         let mut cores = Vec::new();
         for column in 0..columns {
             let (shim, tile) = (Tile::new(column, 0), Tile::new(column, Self::ROW));
-            let (sources, result) = ([Channel::send(shim, 0), Channel::send(shim, 1)], Channel::receive(shim, 0));
-            cores.push(ElementsCore::place(&mut array, tile, program, data, sources.map(Source::from), result)?);
-            for (source, arrives) in sources.into_iter().zip(ElementsCore::arrives(tile)) {
-                array.stream(source, [arrives])?;
+            let (sources, result) = ([0, 1].map(|number| Channel::send(shim, number)), Channel::receive(shim, 0));
+            cores.push(ElementsCore::place(&mut array, tile, program, data, sources, result)?);
+            for (number, source) in (0..).zip(sources) {
+                array.stream(source, [Channel::receive(tile, number)])?;
             }
-            array.stream(ElementsCore::leaves(tile), [result])?;
+            array.stream(Channel::send(tile, 0), [result])?;
         }
         Ok(Self::of(Arc::new(array.finish()?), cores))
     }
@@ -227,93 +220,37 @@ impl Elements {
     /// [`ElementsColumn::order`].
     pub fn add(&self, dispatch: &mut Dispatch<'_>, column: u8, work: &ElementsColumn) -> Result<(), ArrayError> {
         let core = self.core(column)?;
-        let is_used = |flow: &&Flow| !flow.tiles.is_empty();
-        let operands = [work.a.as_ref(), work.b.as_ref()].map(|flow| flow.filter(is_used));
-        let result = Some(&work.result).filter(is_used);
-        let [a, b] = ElementsCore::arrives(core.tile);
-        let inside = [(operands[0], a), (operands[1], b), (result, ElementsCore::leaves(core.tile))];
-        for ((flow, channel), ring) in inside.into_iter().zip(core.rings) {
-            let Some(flow) = flow else { continue };
-            let ring = ring.cut(flow.cut.0, flow.cut.1)?;
-            for (words, count) in &flow.tiles {
-                dispatch.run(channel, &[Part::strided(ring, 0, &[Dimension::new(*words, 1)])], *count)?;
-            }
+        match core.way {
+            Way::Tasks { operands, rings } => core.add_tasks(dispatch, work, operands, rings),
+            Way::Chains(source) => core.add_to_chains(dispatch, work, source),
         }
-        match operands {
-            [Some(a), Some(b)] if core.operands[0].channel == core.operands[1].channel => {
-                core.send_in_order(dispatch, [a, b], work.order)?;
-            }
-            _ => {
-                for (flow, source) in operands.into_iter().zip(core.operands) {
-                    for region in flow.iter().flat_map(|flow| &flow.regions) {
-                        dispatch.transfer(source, region)?;
-                    }
-                }
-            }
-        }
-        for region in result.iter().flat_map(|flow| &flow.regions) {
-            dispatch.transfer(core.result, region)?;
-        }
-        if !work.parameters.is_empty() {
-            dispatch.start(core.tile, &work.parameters)?;
-        }
-        Ok(())
-    }
-}
-
-impl Flow {
-    fn count(&self) -> u64 {
-        self.tiles.iter().map(|(_, count)| u64::from(*count)).sum()
-    }
-
-    /// Words of the first `tiles` tiles.
-    fn words_of(&self, tiles: u64) -> u64 {
-        let (mut left, mut words) = (tiles, 0);
-        for (each, count) in &self.tiles {
-            let taken = left.min((*count).into());
-            (left, words) = (left - taken, words + each * taken);
-        }
-        words
-    }
-
-    /// What of the arguments some of its words are, from the first to the one behind the last.
-    fn cut(&self, words: Range<u64>) -> Vec<Region> {
-        let (mut parts, mut before) = (Vec::new(), 0);
-        for region in &self.regions {
-            let of_region = words.start.saturating_sub(before)..words.end.saturating_sub(before);
-            parts.extend(region.cut(of_region));
-            before += region.words();
-        }
-        parts
     }
 }
 
 impl ElementsCore {
-    /// Its rings as they are configured: of both operands and of the result.
-    #[cfg(test)]
-    pub(super) fn rings(&self) -> [Ring; 3] {
-        self.rings
-    }
-
-    /// Sends two operands over one channel, tiles of either in the order in which the program takes them.
-    fn send_in_order(
+    fn add_tasks(
         &self,
         dispatch: &mut Dispatch<'_>,
-        flows: [&Flow; 2],
-        order: TileOrder,
+        work: &ElementsColumn,
+        operands: [Channel; 2],
+        rings: [Ring; 3],
     ) -> Result<(), ArrayError> {
-        let tiles @ [a, b] = flows.map(Flow::count);
-        if order.tiles_of_b(a) != Some(b) {
-            let TileOrder { b_first, a_for_each_b } = order;
-            return Err(ArrayError::TileOrder { tile: self.tile, a, b, b_first, a_for_each_b });
-        }
-        for Share { operand, tiles: share, position } in order.shares(tiles, flows.map(|flow| flow.cut.1)) {
-            let flow = flows[operand];
-            // Words behind the last tile are sent, too, and then found to be too many.
-            let end = if share.end == tiles[operand] { u64::MAX } else { flow.words_of(share.end) };
-            for region in flow.cut(flow.words_of(share.start)..end) {
-                dispatch.transfer_at(self.operands[operand], &region, Some(position))?;
+        let [a, b] = [0, 1].map(|number| Channel::receive(self.tile, number));
+        let leaves = Channel::send(self.tile, 0);
+        let ends = [(work.a.as_ref(), operands[0], a), (work.b.as_ref(), operands[1], b)];
+        let ends = ends.into_iter().chain([(Some(&work.result), self.result, leaves)]);
+        for ((flow, outside, inside), ring) in ends.zip(rings) {
+            let Some(flow) = flow.filter(|flow| !flow.tiles.is_empty()) else { continue };
+            let ring = ring.cut(flow.cut.0, flow.cut.1)?;
+            for (words, count) in &flow.tiles {
+                dispatch.run(inside, &[Part::strided(ring, 0, &[Dimension::new(*words, 1)])], *count)?;
             }
+            for region in &flow.regions {
+                dispatch.transfer(outside, region)?;
+            }
+        }
+        if !work.parameters.is_empty() {
+            dispatch.start(self.tile, &work.parameters)?;
         }
         Ok(())
     }

@@ -244,8 +244,8 @@ impl ArrayProgram {
     /// interrupts. Channels whose packets wait at the same time get through in any order. The ids are this program's own.
     ///
     /// # Errors
-    /// When an end is not there, or a channel is a shim's. Channels with a chain ([`ArrayProgram::chain`]), ends that are used twice and
-    /// switches that are full are found by [`ArrayProgram::finish`].
+    /// When an end is not there, or a channel is a shim's. Channels that had a chain before ([`ArrayProgram::chain`]), ends that are used
+    /// twice and switches that are full are found by [`ArrayProgram::finish`].
     pub fn merge(&mut self, from: &[Channel], to: Channel) -> Result<(), ArrayError> {
         if let [from] = from {
             return self.stream(*from, [to]);
@@ -281,11 +281,13 @@ impl ArrayProgram {
     /// configuration starts it, and no dispatch touches the channel, its descriptors or the locks of the rings. There is a descriptor
     /// for each buffer, so that nothing counts but the place in the chain.
     ///
-    /// What a dispatch sends through the chain has to be whole turns of it ([`ArrayError::Turn`]).
+    /// What a dispatch sends through the chain has to be whole turns of it ([`ArrayError::Turn`]). Each buffer is a packet where the channel
+    /// shares its end with others: then [`ArrayProgram::merge`] has to come first.
     ///
     /// # Errors
     /// When the channel is not there or has a chain already, a part does not fit its ring or does not take each buffer in turn, or
-    /// the tile has no descriptors left. A channel without a stream is found by [`ArrayProgram::finish`].
+    /// the tile has no descriptors left. A channel without a stream, or with one that was merged afterwards, is found by
+    /// [`ArrayProgram::finish`].
     pub fn chain(&mut self, channel: Channel, parts: &[Part]) -> Result<(), ArrayError> {
         let kind = self.grid.channel(channel)?;
         if kind == TileKind::Shim {
@@ -294,12 +296,14 @@ impl ArrayProgram {
         let dma = &self.grid.limits(channel.tile)?.dma;
         let pool = descriptor::pool(kind, channel.number, dma.bds);
         let dimensions = dma.bd_dimensions;
+        let merged = self.streams.iter().find(|stream| stream.from == End::Dma(channel) && stream.is_merged());
+        let packet = merged.and_then(|stream| stream.packet);
         let chains = &mut self.contents(channel.tile)?.chains;
         if chains.iter().any(|chain| chain.channel == channel) {
             return Err(ArrayError::Chained(channel));
         }
         let used = chains.iter().filter(|chain| pool.contains(&chain.first)).map(|chain| chain.descriptors.len()).sum();
-        let chain = Chain::new(kind, dimensions, channel, parts, (pool, used))?;
+        let chain = Chain::new(kind, dimensions, (channel, packet), parts, (pool, used))?;
         chains.push(chain);
         Ok(())
     }
@@ -359,8 +363,8 @@ impl ArrayProgram {
         let mut configured = Configured { grid, pdi, streams, routes, parameters, locks, chains, controllers, ahead };
         let unconnected = configured.chains.iter().find(|chain| !configured.is_connected(chain.channel));
         unconnected.map_or(Ok(()), |chain| Err(ArrayError::Unconnected(chain.channel)))?;
-        // Its descriptors have no header.
-        let merged = configured.chains.iter().find(|chain| configured.merged_packet(chain.channel).is_some());
+        // Its descriptors have no header, or another one.
+        let merged = configured.chains.iter().find(|chain| configured.merged_packet(chain.channel) != chain.packet);
         merged.map_or(Ok(()), |chain| Err(ArrayError::Chained(chain.channel)))?;
         let ahead = self.ahead.into_iter().map(|source| configured.ahead_channel(source));
         configured.ahead = ahead.collect::<Result<_, _>>()?;

@@ -28,20 +28,19 @@
 //!
 //! ```text
 //!   row 5   attention   <- S2MM 0: keys, S2MM 1: queries, mask, values     -> MM2S 0: result
-//!   row 4   vectors     <- S2MM 0, 1: operands A and B                     -> MM2S 0: result
+//!   row 4   vectors     <- S2MM 0: both operands, tile by tile             -> MM2S 0: result
 //! ```
 //!
-//! Dispatches give the channels of these
-//! cores their tasks, as in designs of their own. A shim's channels are then shared by packets ([`ArrayProgram::split`],
-//! [`ArrayProgram::merge`]):
+//! Vectors have chains ([`Elements::ARRIVING`]); attention gets its tasks from each dispatch. A shim's channels are then shared by packets
+//! ([`ArrayProgram::split`], [`ArrayProgram::merge`]):
 //!
 //! | channel | packet | |
 //! |---|---|---|
 //! | MM2S 0 | 0 | weights |
 //! | MM2S 0 | 1 | keys of attention |
 //! | MM2S 1 | 2 | operand of products |
-//! | MM2S 1 | 3, 4 | operands A and B of vectors |
-//! | MM2S 1 | 5 | queries, mask and values of attention |
+//! | MM2S 1 | 3 | operands of vectors |
+//! | MM2S 1 | 4 | queries, mask and values of attention |
 //! | S2MM 0 | none | results of products |
 //! | S2MM 1 | merged | results of vectors and of attention |
 //!
@@ -108,13 +107,12 @@ enum Operand {
     Weights,
     Keys,
     Products,
-    VectorsA,
-    VectorsB,
+    Vectors,
     Queries,
 }
 
 impl Operand {
-    const ALL: [Self; 6] = [Self::Weights, Self::Keys, Self::Products, Self::VectorsA, Self::VectorsB, Self::Queries];
+    const ALL: [Self; 5] = [Self::Weights, Self::Keys, Self::Products, Self::Vectors, Self::Queries];
 
     /// The shim's channel, and the id of packets where others share it.
     fn place(self) -> (u8, u8) {
@@ -125,14 +123,11 @@ impl Operand {
     /// Where it goes to in a column; to none where its core is not there.
     fn ends(self, shared: Shared, column: u8) -> Vec<Channel> {
         let tile = |row| Tile::new(column, row);
-        let [a, b] = ElementsCore::arrives(tile(Rings::VECTORS_ROW));
         let [keys, queries] = AttentionCore::arrives(tile(Rings::ATTENTION_ROW));
-        let vectors = shared.vectors;
         match self {
             Self::Weights => vec![Channel::receive(tile(1), 0)],
             Self::Products => Rings::cores(column).map(|core| Channel::receive(core, 1)).to_vec(),
-            Self::VectorsA if vectors => vec![a],
-            Self::VectorsB if vectors => vec![b],
+            Self::Vectors if shared.vectors => vec![ElementsCore::arrives(tile(Rings::VECTORS_ROW))],
             Self::Keys if shared.attention => vec![keys],
             Self::Queries if shared.attention => vec![queries],
             _ => Vec::new(),
@@ -176,8 +171,8 @@ impl Rings {
             connect(&mut array, column, shared)?;
             if let Some(CoreCode { program, data }) = vectors {
                 let tile = Tile::new(column, Self::VECTORS_ROW);
-                let operands = [Operand::VectorsA, Operand::VectorsB].map(|operand| operand.source(shared, column));
-                elements.push(ElementsCore::place(&mut array, tile, program, data, operands, guests_result(column))?);
+                let operands = Operand::Vectors.source(shared, column);
+                elements.push(ElementsCore::chained(&mut array, tile, program, data, operands, guests_result(column))?);
             }
             if let Some((program, words)) = attention {
                 let tile = Tile::new(column, Self::ATTENTION_ROW);

@@ -173,3 +173,30 @@ word:   lda r2, [p1], #4
     );
     assemble_for(arch, &text)
 }
+
+/// A program that hands on blocks of a core of elements with chains as they come.
+pub fn passer() -> Vec<u8> {
+    let wait = "nop\n".repeat(7);
+    let delay = "nop\n".repeat(5);
+    let blocks: Vec<String> = (0..2u32)
+        .map(|block| {
+            let words = (0..Elements::BLOCK_BYTES / 4).map(|word| {
+                let at = Elements::BLOCK_BYTES * block + 4 * word;
+                format!("lda r2, [p0, #{at}]\n{wait}st r2, [p1, #{at}]\n")
+            });
+            format!(
+                "acq #{}, r0\nacq #{}, r0\n{}rel #{}, r1\nrel #{}, r1\n",
+                Elements::ARRIVING.full,
+                Elements::LEAVING.empty,
+                words.collect::<String>(),
+                Elements::ARRIVING.empty,
+                Elements::LEAVING.full
+            )
+        })
+        .collect();
+    let (from, to) = (Elements::ARRIVING.address, Elements::LEAVING.address);
+    assemble(&format!(
+        "movx r0, #-1\nmovx r1, #1\nmovxm p0, #{from}\nmovxm p1, #{to}\n.align 16\nturn: {}j #turn\n{delay}",
+        blocks.concat()
+    ))
+}

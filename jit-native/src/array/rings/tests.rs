@@ -1,7 +1,7 @@
 //! Vectors and what stands for attention beside products, on the emulator: what comes over shared channels gets to its core. Products with
 //! their programs are tested with their family.
 
-use super::super::testing::{ADDER_MEMORY, Device, adder, aie2, assemble};
+use super::super::testing::{ADDER_MEMORY, Device, aie2, assemble, passer};
 use super::super::{Configured, ElementsColumn, Flow, TileOrder};
 use super::*;
 use aie_emulator::Rules;
@@ -34,13 +34,12 @@ fn whole() -> Whole {
     let mut array = ArrayProgram::new(&aie2(), COLUMNS).unwrap();
     // The lock of full buffers of the operand.
     let waits = assemble("movx r0, #-1\nnop\nacq #51, r0\ndone");
-    let (adds, mut cores, mut attention) = (adder(), Vec::new(), Vec::new());
+    let (passes, mut cores, mut attention) = (passer(), Vec::new(), Vec::new());
     for column in 0..COLUMNS {
         add_products(&mut array, column, CoreCode { program: &waits, data: &[] }, &memory()).unwrap();
         connect(&mut array, column, BOTH).unwrap();
-        let operands = [Operand::VectorsA, Operand::VectorsB].map(|operand| operand.source(BOTH, column));
-        let tile = Tile::new(column, Rings::VECTORS_ROW);
-        cores.push(ElementsCore::place(&mut array, tile, &adds, &[], operands, guests_result(column)).unwrap());
+        let (tile, operands) = (Tile::new(column, Rings::VECTORS_ROW), Operand::Vectors.source(BOTH, column));
+        cores.push(ElementsCore::chained(&mut array, tile, &passes, &[], operands, guests_result(column)).unwrap());
         attention.push(array.ring(Tile::new(column, Rings::ATTENTION_ROW), None, 64, 2).unwrap());
     }
     let configured = Arc::new(array.finish().unwrap());
@@ -57,7 +56,7 @@ impl Whole {
         }
         let region = |argument| Region::linear(argument, 0, 64 * u64::from(count));
         dispatch.transfer(operand.source(BOTH, column), &region(0)).unwrap();
-        dispatch.transfer(guests_result(column), &region(2)).unwrap();
+        dispatch.transfer(guests_result(column), &region(1)).unwrap();
     }
 }
 
@@ -70,9 +69,9 @@ fn channels_have_ids_where_they_are_shared() {
     let only = Shared::default();
     assert_eq!((of(only)[0], of(only)[2]), ((0, None), (1, None)));
     let vectors = Shared { vectors: true, ..only };
-    assert_eq!(of(vectors)[2..5], [(1, Some(2)), (1, Some(3)), (1, Some(4))]);
+    assert_eq!(of(vectors)[2..4], [(1, Some(2)), (1, Some(3))]);
     assert_eq!(of(vectors)[0], (0, None));
-    assert_eq!(of(BOTH), [(0, Some(0)), (0, Some(1)), (1, Some(2)), (1, Some(3)), (1, Some(4)), (1, Some(5))]);
+    assert_eq!(of(BOTH), [(0, Some(0)), (0, Some(1)), (1, Some(2)), (1, Some(3)), (1, Some(4))]);
 }
 
 /// All of the table finds its way, each column within itself, over as few lines as that takes: two for weights and one for each channel of
@@ -99,29 +98,18 @@ fn a_column_has_room_for_all() {
     }
 }
 
-/// A flow of `count` tiles of an argument with a ring of so many buffers.
-fn flow(argument: u16, words: u64, count: u32, depth: u8) -> Flow {
-    let bytes = 4 * words;
-    Flow {
-        cut: (bytes as u32, depth),
-        tiles: vec![(words, count)],
-        regions: vec![Region::linear(argument, 0, bytes * u64::from(count))],
-    }
+/// A flow of `count` tiles of an argument.
+fn flow(argument: u16, words: u64, count: u32) -> Flow {
+    let regions = vec![Region::linear(argument, 0, 4 * words * u64::from(count))];
+    Flow { tiles: vec![(words, count)], regions, ..Flow::default() }
 }
 
-/// The adder takes a tile of each; its rings have two buffers or one.
-fn addition(words: u64, count: u32, depth: u8) -> ElementsColumn {
-    let stride = if depth == 1 { 0 } else { 4 * words as u32 };
-    ElementsColumn {
-        parameters: vec![count, words as u32, stride],
-        a: Some(flow(0, words, count, depth)),
-        b: Some(flow(1, words, count, depth)),
-        result: flow(2, words, count, depth),
-        order: TileOrder::default(),
-    }
+/// Tiles of the first argument to a result that is the second.
+fn pass(words: u64, count: u32) -> ElementsColumn {
+    ElementsColumn { a: Some(flow(0, words, count)), result: flow(1, words, count), ..ElementsColumn::default() }
 }
 
-/// Operands with more tiles than their rings have buffers come over one channel, each when its turn is.
+/// What arrives is both operands, tile by tile, each up to the end of a turn; what leaves is cut in the same way.
 #[rstest]
 fn two_operands_come_over_one_channel(#[values(None, Some(1), Some(2), Some(3), Some(4))] seed: Option<u64>) {
     let whole = whole();
@@ -131,38 +119,46 @@ fn two_operands_come_over_one_channel(#[values(None, Some(1), Some(2), Some(3), 
     if let Some(seed) = seed {
         device.harness.reload_at_random(seed);
     }
-    for (words, count, depth) in [(64, 3, 2), (16, 1, 1), (16, 9, 1), (8, 40, 2), (1024, 4, 2)] {
-        let all = (words * u64::from(count)) as u32;
-        let [a, b] = [0x9E37_79B9, 0x0101_0101]
-            .map(|factor: u32| (0..all).map(|at| at.wrapping_mul(factor)).collect::<Vec<_>>());
-        let expected: Vec<u32> = a.iter().zip(&b).map(|(a, b)| a.wrapping_add(*b)).collect();
-        let stream = whole.vectors.dispatch(&[addition(words, count, depth)]).unwrap();
-        let mut buffers = [a, b, vec![0; all as usize]];
-        device.dispatch(&stream, &mut buffers).unwrap();
-        assert_eq!(buffers[2], expected, "{count} tiles of {words} words, {depth} buffers");
+    let order = TileOrder { b_first: 1, a_for_each_b: 2 };
+    let (a, b): (Vec<u32>, Vec<u32>) = ((1000..1400).collect(), (0..400).collect());
+    for (of_a, of_b, groups) in [(32, 64, 1), (33, 1, 1), (96, 16, 2), (20, 64, 3)] {
+        let tiles = [2 * groups, 1 + groups];
+        let column = ElementsColumn {
+            a: Some(flow(0, of_a, tiles[0])),
+            b: Some(flow(1, of_b, tiles[1])),
+            order,
+            ..ElementsColumn::default()
+        };
+        let tile = |source: &[u32], words: u64, number: u32| -> Vec<u32> {
+            let tile = &source[(words * u64::from(number)) as usize..][..words as usize];
+            let missing = words.next_multiple_of(32) - words;
+            let fits = missing.is_multiple_of(words);
+            let again = (0..missing as usize).map(|word| if fits { tile[word % tile.len()] } else { tile[0] });
+            tile.iter().copied().chain(again).collect()
+        };
+        let mut expected = tile(&b, of_b, 0);
+        for group in 0..groups {
+            expected.extend(tile(&b, of_b, 1 + group));
+            (2 * group..2 * group + 2).for_each(|number| expected.extend(tile(&a, of_a, number)));
+        }
+        let all = expected.len() as u64;
+        let column = ElementsColumn { result: flow(2, all, 1), ..column };
+        let mut buffers = [a.clone(), b.clone(), vec![0; all as usize]];
+        device.dispatch(&whole.vectors.dispatch(&[column]).unwrap(), &mut buffers).unwrap();
+        assert_eq!(buffers[2], expected, "{of_a} and {of_b} words, {groups} groups");
     }
 }
 
-/// All of one operand before the other: the second buffer of the first stands in front of what the core waits for.
+/// The last words of a result that is no whole turns are its first one, which is where they go.
 #[test]
-fn another_order_stops() {
+fn results_are_what_their_tiles_are() {
     let whole = whole();
-    let core = whole.vectors.core(0).unwrap();
-    let ElementsColumn { parameters, a, b, result, .. } = addition(16, 3, 1);
-    let mut dispatch = whole.configured.dispatch();
-    let inside = ElementsCore::arrives(core.tile).into_iter().chain([ElementsCore::leaves(core.tile)]);
-    for (channel, ring) in inside.zip(core.rings()) {
-        dispatch.run(channel, &[Part::linear(ring.cut(64, 1).unwrap(), 16)], 3).unwrap();
-    }
-    for (source, flow) in core.operands.into_iter().zip([a.unwrap(), b.unwrap()]) {
-        dispatch.transfer(source, &flow.regions[0]).unwrap();
-    }
-    dispatch.transfer(core.result, &result.regions[0]).unwrap();
-    dispatch.start(core.tile, &parameters).unwrap();
-    let stream = dispatch.finish().unwrap();
-    let mut buffers = [vec![1; 48], vec![2; 48], vec![0; 48]];
-    let error = Device::of(&whole.configured).dispatch(&stream, &mut buffers).unwrap_err();
-    assert!(error.contains("waits forever"), "{error}");
+    let result = ElementsColumn { a: Some(flow(0, 64, 1)), result: flow(1, 41, 1), ..ElementsColumn::default() };
+    let mut source: Vec<u32> = (100..164).collect();
+    source[41..].fill(100);
+    let mut buffers = [source.clone(), vec![7; 50]];
+    Device::of(&whole.configured).dispatch(&whole.vectors.dispatch(&[result]).unwrap(), &mut buffers).unwrap();
+    assert_eq!((&buffers[1][..41], &buffers[1][41..]), (&source[..41], &[7; 9][..]));
 }
 
 /// Dispatches of either, in any order; in one dispatch both if each has its own columns.
@@ -174,18 +170,12 @@ fn vectors_and_attention_take_turns(#[values(1, 2, 3, 4)] seed: u64) {
     let mut device = Device::load_under(&aie2(), whole.configured.pdi(), rules).unwrap();
     device.harness.reload_at_random(seed);
     let a: Vec<u32> = (0..64).map(|at| at ^ 0x55).collect();
-    let b: Vec<u32> = (0..64).map(|at| 1000 * at).collect();
-    let sum: Vec<u32> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
     for step in ["v", "k", "q", "v", "kv", "q"] {
         let mut dispatch = whole.configured.dispatch();
-        let mut expected = &a;
         for what in step.chars() {
             match what {
-                'v' => {
-                    whole.vectors.add(&mut dispatch, 2, &addition(16, 4, 2)).unwrap();
-                    expected = &sum;
-                }
-                // Its result is where the sum goes afterwards, or nowhere else.
+                'v' => whole.vectors.add(&mut dispatch, 2, &pass(64, 1)).unwrap(),
+                // Its result is where that of vectors goes afterwards, or nowhere else.
                 'k' => whole.echo(&mut dispatch, 0, Operand::Keys, 4),
                 _ => whole.echo(&mut dispatch, 3, Operand::Queries, 4),
             }
@@ -193,28 +183,29 @@ fn vectors_and_attention_take_turns(#[values(1, 2, 3, 4)] seed: u64) {
                 dispatch.end_phase().unwrap();
             }
         }
-        let mut buffers = [a.clone(), b.clone(), vec![0; 64]];
+        let mut buffers = [a.clone(), vec![0; 64]];
         device.dispatch(&dispatch.finish().unwrap(), &mut buffers).unwrap();
-        assert_eq!(&buffers[2], expected, "{step}");
+        assert_eq!(buffers[1], a, "{step}");
     }
 }
 
-/// Tiles that do not go with each other could stop for ever: the caller has to take another design.
+/// Tiles that do not go with each other would be taken for others.
 #[test]
 fn tiles_without_an_order_are_rejected() {
     let whole = whole();
-    let odd = ElementsColumn { b: Some(flow(1, 16, 2, 2)), ..addition(16, 3, 2) };
-    let error = whole.vectors.dispatch(&[odd]).unwrap_err();
-    let message = "core (0,4) takes 3 tiles of its first operand and 2 of its second over one channel, and its order is 0 of the second, then \
-                   1 of the first for each of the second";
-    assert_eq!(error.to_string(), message);
+    let message = |column: ElementsColumn| whole.vectors.dispatch(&[column]).unwrap_err().to_string();
+    let odd = ElementsColumn { b: Some(flow(1, 16, 2)), ..pass(16, 3) };
+    let expected = "core (0,4) takes 3 tiles of its first operand and 2 of its second over one channel, and its order is 0 of the second, then \
+                    1 of the first for each of the second";
+    assert_eq!(message(odd), expected);
     let long = ElementsColumn {
-        b: Some(Flow { regions: vec![Region::linear(1, 0, 4 * 49)], ..flow(1, 16, 3, 2) }),
-        ..addition(16, 3, 2)
+        b: Some(Flow { regions: vec![Region::linear(1, 0, 4 * 49)], ..flow(1, 16, 3) }),
+        ..pass(16, 3)
     };
-    let error = whole.vectors.dispatch(&[long]).unwrap_err();
-    let unbalanced = "MM2S 1 of tile (0,0), packet 4 sends 49 words in a phase, and S2MM 1 of tile (0,4) receives 48";
-    assert_eq!(error.to_string(), unbalanced);
+    let unbalanced = "MM2S 1 of tile (0,0), packet 3 sends 49 words in a phase, and S2MM 0 of tile (0,4) receives 48";
+    assert_eq!(message(long), unbalanced);
+    let parameters = ElementsColumn { parameters: vec![0; 257], ..pass(16, 3) };
+    assert_eq!(message(parameters), "the number of parameters is 257: it has to be 0 to 256");
 }
 
 /// What the reader of designs says of all of it.
@@ -222,7 +213,7 @@ fn tiles_without_an_order_are_rejected() {
 fn designs_are_read_without_problems() {
     let whole = whole();
     let mut dispatch = whole.configured.dispatch();
-    whole.vectors.add(&mut dispatch, 0, &addition(16, 9, 1)).unwrap();
+    whole.vectors.add(&mut dispatch, 0, &pass(20, 9)).unwrap();
     whole.echo(&mut dispatch, 1, Operand::Keys, 3);
     let stream = dispatch.finish().unwrap();
     let design = Design::read(&aie2(), &Files::parse(whole.configured.pdi(), Some(&stream)).unwrap()).unwrap();
@@ -253,21 +244,19 @@ fn dispatches_become_one(#[values(1, 2, 3, 4)] seed: u64) {
         whole.echo(&mut dispatch, 0, operand, 2);
         dispatch.finish().unwrap()
     };
-    let sums = |words, count| whole.vectors.dispatch(&[addition(words, count, 2)]).unwrap();
-    let streams = [sums(16, 5), keys(Operand::Keys), sums(8, 9), keys(Operand::Queries), sums(16, 2)];
+    let passes = |words, count| whole.vectors.dispatch(&[pass(words, count)]).unwrap();
+    let streams = [passes(20, 4), keys(Operand::Keys), passes(24, 3), keys(Operand::Queries), passes(32, 1)];
     let mut writer = InstructionWriter::new(InstructionStream::parse(&streams[0]).unwrap().header());
     for (number, stream) in (0..).zip(&streams) {
         // Results have places of their own.
-        let places = [0, 1, 2 + number].map(|argument| ArgumentPlace { argument, offset: 0 });
+        let places = [0, 1 + number].map(|argument| ArgumentPlace { argument, offset: 0 });
         writer.append(&InstructionStream::parse(stream).unwrap(), &places).unwrap();
     }
     let a: Vec<u32> = (0..80).map(|at| at + 7).collect();
-    let b: Vec<u32> = (0..80).map(|at| 3 * at).collect();
-    let sum: Vec<u32> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
-    let mut buffers = vec![a.clone(), b, vec![0; 80], vec![0; 32], vec![0; 72], vec![0; 32], vec![0; 32]];
+    let mut buffers = vec![a.clone(), vec![0; 80], vec![0; 32], vec![0; 72], vec![0; 32], vec![0; 32]];
     for _ in 0..2 {
-        buffers[2..].iter_mut().for_each(|result| result.fill(0));
+        buffers[1..].iter_mut().for_each(|result| result.fill(0));
         device.dispatch(&writer.clone().finish().unwrap(), &mut buffers).unwrap();
-        assert_eq!(buffers[2..], [&sum[..80], &a[..32], &sum[..72], &a[..32], &sum[..32]]);
+        assert_eq!(buffers[1..], [&a[..80], &a[..32], &a[..72], &a[..32], &a[..32]]);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::format::Format;
 use super::functions::Repertoire;
-use super::program::{self, HEADER_WORDS, MOST_STEPS, STRIDE_BYTES};
+use super::program::{self, MOST_STEPS, STRIDE_BYTES};
 use super::step::Step;
 use super::walk::{BUFFER_WORDS, Loop, RING_WORDS, Walk};
 use crate::array::{ArrayError, Dimension, Elements, ElementsColumn, Flow, Memo, Region, TileOrder};
@@ -210,7 +210,8 @@ impl Work {
         boxes
     }
 
-    /// What a column takes, about: while a tile is computed the next ones come, a word a cycle on the channel of each operand.
+    /// What a column takes, about: while a tile is computed the next ones come, a word a cycle on the channel of each operand. Through chains one
+    /// comes after the other, and then the result leaves.
     fn taken(&self, walk: &Walk, loops: &[LoopReport]) -> Taken {
         let outer = match self.b {
             Some(_) => walk.by_reuse().1.iter().map(|around| around.size).product::<u64>(),
@@ -223,6 +224,9 @@ impl Work {
         let of_b = outer * steps(&self.each_b, walk.b_elements());
         let (a, b) = (walk.tiles() * walk.elements(), outer * walk.b_elements());
         let computing = prepared + of_b + walk.tiles() * steps(&self.steps, walk.elements());
+        if self.repertoire.is_chained() {
+            return Taken { cycles: computing + 2 * a + b, words: a + b };
+        }
         // The first tile before, the last result behind.
         Taken { cycles: computing.max(a).max(b) + 2 * walk.elements(), words: a + b }
     }
@@ -275,7 +279,7 @@ impl Work {
             (self.each_b.as_slice(), walk.b_elements()),
             (self.steps.as_slice(), walk.elements()),
         ];
-        let sizes = [walk.elements(), walk.b_elements().max(first_words), walk.elements()];
+        let sizes = [walk.elements(), walk.b_elements(), walk.elements(), first_words];
         let counts = [outer as u32, inner as u32, has_b.into()];
         let parameters = parameters(self.repertoire, counts, sizes, lists)?;
         let order = TileOrder { b_first, a_for_each_b: inner as u32 };
@@ -284,7 +288,7 @@ impl Work {
 }
 
 /// The parameters of a core: how often the second operand changes, tiles of the first one for each of it, and whether there is a second
-/// one; words of the tiles of both and of the result; the steps with the first tile of the second operand, with each other one and with
+/// one; words of the tiles of both, of the result and of the first tile of the second operand, if that is another; the steps with the first tile of the second operand, with each other one and with
 /// each of the first, and the elements that are all of such a tile.
 ///
 /// # Errors
@@ -292,13 +296,21 @@ impl Work {
 pub(in crate::families) fn parameters(
     repertoire: Repertoire,
     [outer, inner, has_b]: [u32; 3],
-    sizes: [u64; 3],
+    sizes @ [a, b, result, first]: [u64; 4],
     lists: [(&[Step], u64); 3],
 ) -> Result<Vec<u32>, String> {
-    let strides = sizes.into_iter().rev().fold(0, |strides, run| {
-        let (stride, depth) = cut(run);
-        strides << 8 | if depth > 1 { stride / STRIDE_BYTES } else { 0 }
-    });
+    let places = if repertoire.is_chained() {
+        let turn = u64::from(Elements::TURN_WORDS);
+        let turns = sizes.into_iter().rev().fold(0, |turns, words| turns << 8 | words.div_ceil(turn) as u32);
+        let behind = result.next_multiple_of(turn) - result;
+        vec![turns, u32::MAX >> behind]
+    } else {
+        let strides = [a, b.max(first), result].into_iter().rev().fold(0, |strides, run| {
+            let (stride, depth) = cut(run);
+            strides << 8 | if depth > 1 { stride / STRIDE_BYTES } else { 0 }
+        });
+        vec![strides]
+    };
     let [prepared, each_b, steps] = lists.map(|(steps, _)| steps.len() as u32);
     let (mut encoded, mut bytes) = (Vec::new(), [0; 3]);
     for ((steps, elements), bytes) in lists.into_iter().zip(&mut bytes) {
@@ -311,8 +323,8 @@ pub(in crate::families) fn parameters(
         *bytes = 4 * (encoded.len() - before) as u32;
     }
     let counts = steps | has_b << 8 | prepared << 16 | each_b << 24;
-    let header: [u32; HEADER_WORDS as usize] = [outer | inner << 16, counts, bytes[0] | bytes[1] << 16, strides];
-    Ok([&header[..], &encoded].concat())
+    let header = [outer | inner << 16, counts, bytes[0] | bytes[1] << 16];
+    Ok([&header[..], &places, &encoded].concat())
 }
 
 /// Runs of elements of an argument, some of which are a tile.

@@ -156,6 +156,18 @@ impl Repertoire {
     /// Those that a node is given by its functions.
     pub const ALL: [Self; 3] = [Self::Elements, Self::Curves, Self::Rows];
 
+    /// Whether its program is for chains ([`Elements::ARRIVING`](crate::array::Elements::ARRIVING)).
+    #[must_use]
+    pub fn is_chained(self) -> bool {
+        self == Self::Token
+    }
+
+    /// Words of the parameters in front of the steps.
+    #[must_use]
+    pub fn header_words(self) -> u32 {
+        if self.is_chained() { 5 } else { 4 }
+    }
+
     /// The functions by their numbers in the parameters.
     #[must_use]
     pub fn functions(self) -> &'static [Function] {

@@ -5,6 +5,7 @@
 //! through the tensors, which is dealt over the columns. [`elementwise`], [`rows`] and [`rope`] say for each operation what its steps
 //! and its walk are.
 
+mod blocks;
 pub(super) mod cases;
 mod compute;
 pub mod dispatch;

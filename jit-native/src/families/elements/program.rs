@@ -9,7 +9,16 @@
 //! | 2 | bytes of the steps with the first tile alone; in the upper half those of the steps with each other tile |
 //! | 3 | a byte each, in units of 128 bytes: how far apart the two buffers of A, B and the result are, by which tiles take turns; 0 if there is one |
 //! | 4 on | the steps, in the order of word 2, those with each tile of the first operand last: see [`Step::encode`] |
+//!
+//! The program for chains ([`Elements::ARRIVING`]) has one place for tiles of each, and other words for how these come:
+//!
+//! | word | |
+//! |---|---|
+//! | 3 | a byte each: turns of a tile of A, of B and of the result, and of the first tile of B if that prepares something |
+//! | 4 | a bit for each word of a tile's last turn: whether it is the result's |
+//! | 5 on | the steps |
 
+use super::blocks;
 use super::compute::compute;
 use super::functions::{Function, Repertoire};
 use super::operands::Operands;
@@ -20,10 +29,8 @@ use crate::codegen::{Address, AliasRegion, Class, CoreBuilder, CoreError, CorePr
 use crate::numerics::{Unit, UnitProgram, written_for};
 use aie_isa::Isa;
 
-/// The first word of the steps.
-pub const HEADER_WORDS: u32 = 4;
 /// Most steps that fit the parameters.
-pub const MOST_STEPS: u32 = (Elements::PARAMETER_WORDS - HEADER_WORDS) / Step::MOST_WORDS;
+pub const MOST_STEPS: u32 = (Elements::PARAMETER_WORDS - 5) / Step::MOST_WORDS;
 /// The unit of distances between buffers.
 pub const STRIDE_BYTES: u32 = 1 << STRIDE_SHIFT;
 const STRIDE_SHIFT: i64 = 7;
@@ -113,8 +120,13 @@ impl UnitProgram for Steps {
             memory.place(b, slot, address);
         }
         let functions = Functions { all: self.0.functions(), overlapping: self.0.functions() };
+        let is_chained = self.0.is_chained();
         b.forever(|b| {
-            b.acquire(Elements::GO, minus_one);
+            if is_chained {
+                blocks::wait(b, minus_one);
+            } else {
+                b.acquire(Elements::GO, minus_one);
+            }
             for (slot, place) in [(Slot::A, Elements::A), (Slot::B, Elements::B), (Slot::Result, Elements::RESULT)] {
                 memory.place(b, slot, place.address);
             }
@@ -122,11 +134,20 @@ impl UnitProgram for Steps {
             let [outer, inner] = [0, 16].map(|from| field(b, tiles, from, 0xFFFF));
             let [steps, has_b, prepared, each_b] = [0, 8, 16, 24].map(|from| field(b, counts, from, 0xFF));
             b.repeat(Count::from(outer).at_least(1), |b| {
-                b.when(has_b, |b| b.acquire(Elements::B.full, minus_one));
+                b.when(has_b, |b| {
+                    if is_chained {
+                        let turns = memory.word(b, 3);
+                        let [each, first] = [8, 24].map(|from| field(b, turns, from, 0xFF));
+                        let turns = b.select(prepared, first, each);
+                        blocks::take(b, Elements::B, turns, minus_one);
+                    } else {
+                        b.acquire(Elements::B.full, minus_one);
+                    }
+                });
                 // A round begins with the steps with the tile of the second operand alone, if there are any, without a tile of the
                 // first. After the first tile's preparation that is all.
                 let one = b.scalar(1);
-                let first_record = b.scalar((Elements::PARAMETERS + 4 * HEADER_WORDS).into());
+                let first_record = b.scalar((Elements::PARAMETERS + 4 * self.0.header_words()).into());
                 let lists = memory.word(b, 2);
                 let bytes = field(b, lists, 0, 0xFFFF);
                 let behind = b.add(first_record, bytes);
@@ -141,8 +162,14 @@ impl UnitProgram for Steps {
                 let tiles = b.select(prepared, one, tiles);
                 b.repeat(Count::from(tiles).at_least(1), |b| {
                     b.when(has_a, |b| {
-                        b.acquire(Elements::A.full, minus_one);
-                        b.acquire(Elements::RESULT.empty, minus_one);
+                        if is_chained {
+                            let turns = memory.word(b, 3);
+                            let turns = field(b, turns, 0, 0xFF);
+                            blocks::take(b, Elements::A, turns, minus_one);
+                        } else {
+                            b.acquire(Elements::A.full, minus_one);
+                            b.acquire(Elements::RESULT.empty, minus_one);
+                        }
                     });
                     let record = b.pointer(parameters);
                     b.mov(record, start);
@@ -150,6 +177,11 @@ impl UnitProgram for Steps {
                         step(b, unit, functions, record, table);
                     });
                     b.when(has_a, |b| {
+                        if is_chained {
+                            let [turns, kept] = [3, 4].map(|index| memory.word(b, index));
+                            let turns = field(b, turns, 16, 0xFF);
+                            return blocks::give(b, unit, turns, kept, minus_one);
+                        }
                         b.release(Elements::A.empty, 1);
                         b.release(Elements::RESULT.full, 1);
                         memory.turn(b, Slot::A, 0, Elements::A);
@@ -159,10 +191,12 @@ impl UnitProgram for Steps {
                     b.mov(now_steps, steps);
                     b.mov(start, steps_at);
                 });
-                b.when(has_b, |b| {
-                    b.release(Elements::B.empty, 1);
-                    memory.turn(b, Slot::B, 1, Elements::B);
-                });
+                if !is_chained {
+                    b.when(has_b, |b| {
+                        b.release(Elements::B.empty, 1);
+                        memory.turn(b, Slot::B, 1, Elements::B);
+                    });
+                }
                 b.constant_into(prepared, 0);
             });
         });

@@ -5,6 +5,8 @@
 //! innermost, and a column that has its run goes through all that uses it. The walk is cut into boxes, which are what one column does
 //! in one phase.
 
+use crate::array::Elements;
+
 /// Elements of a buffer when there are two of them in a ring: words of the core.
 pub const BUFFER_WORDS: u64 = 2048;
 /// Elements of a buffer that is a ring by itself.
@@ -153,19 +155,12 @@ impl Walk {
         walks
     }
 
-    /// Shares elements over columns: a box for each, of one tile or of two, if runs can be cut.
+    /// Shares elements over columns: a box of one tile for each, if runs can be cut.
     #[must_use]
     pub fn shared(self, columns: u64) -> Vec<Self> {
-        let walks = if self.loops.is_empty() && self.group.size == 1 {
-            let share = self.run.div_ceil(columns);
-            // The second tile comes while the first one is computed.
-            let half = share / 2;
-            let is_even = half.is_multiple_of(16) && half >= *PIECES.start() && self.run == 2 * half * columns;
-            let piece = if is_even { half } else { share.next_multiple_of(16) };
-            if piece < self.run { self.cut(piece) } else { vec![self] }
-        } else {
-            vec![self]
-        };
+        let piece = self.run.div_ceil(columns).next_multiple_of(u64::from(Elements::TURN_WORDS));
+        let is_cut = self.loops.is_empty() && self.group.size == 1 && piece < self.run;
+        let walks = if is_cut { self.cut(piece) } else { vec![self] };
         walks.into_iter().flat_map(|walk| walk.boxes(columns)).collect()
     }
 
@@ -202,7 +197,7 @@ mod tests {
     fn covered(walks: &[Walk], words: usize) {
         let mut seen = vec![0; words];
         for walk in walks {
-            assert!(walk.tiles() <= MOST_TILES && walk.elements() <= BUFFER_WORDS);
+            assert!(walk.tiles() <= MOST_TILES && walk.elements() <= RING_WORDS);
             let mut starts = vec![walk.start[2]];
             for l in std::iter::once(&walk.group).chain(&walk.loops) {
                 starts = starts.iter().flat_map(|s| (0..l.size).map(move |i| s + i * l.result)).collect();
@@ -228,13 +223,11 @@ mod tests {
 
     #[test]
     fn what_is_shared_has_a_box_for_a_column() {
-        for (words, columns, tiles) in
-            [(1, 1, 1), (576, 1, 2), (578, 1, 1), (8192, 4, 2), (8192, 2, 2), (600, 4, 1), (1000, 4, 1)]
-        {
+        for (words, columns) in [(1, 1), (576, 1), (578, 1), (8192, 4), (8192, 2), (600, 4), (1000, 4)] {
             let walk = Walk { run: words, b_run: words, group: Loop::ONCE, loops: vec![], start: [0; 3] };
             let boxes = walk.shared(columns);
             covered(&boxes, words as usize);
-            assert!(boxes.len() as u64 <= columns && boxes.iter().all(|walk| walk.tiles() == tiles), "{boxes:?}");
+            assert!(boxes.len() as u64 <= columns && boxes.iter().all(|walk| walk.tiles() == 1), "{boxes:?}");
         }
     }
 

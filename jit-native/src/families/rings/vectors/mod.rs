@@ -3,9 +3,9 @@
 //! All of it is one program ([`Repertoire::Token`]) on one core of a column, [`Elements`](crate::array::Elements), so that a PDI has room
 //! for it beside cores of products. What is computed, and in which steps, is planned by the families that have these operations for all
 //! sizes ([`elementwise`], [`rows`], [`rope`], [`copies`](crate::families::copies)). This one takes what is small: all of a node in one
-//! phase, and of two operands no more for a column than its rings hold. So it does not matter in which order they come, be it through one
-//! channel, and nothing that is queued behind them waits for long. A column costs operations of the stream, which take longer than what it
-//! saves of a token's vectors: how many share a node is chosen by the costs of the generation's file.
+//! phase, and of either operand no more for a column than it has a place for, so that nothing that is queued behind them waits for long. A
+//! column costs operations of the stream, which take longer than what it saves of a token's vectors: how many share a node is chosen by the
+//! costs of the generation's file.
 
 mod cases;
 mod mover;
@@ -23,7 +23,7 @@ use crate::families::copies::rows as cache;
 use crate::families::elements::dispatch::{self, Work};
 use crate::families::elements::format::Format;
 use crate::families::elements::functions::Repertoire;
-use crate::families::elements::walk::{BUFFER_WORDS, RING_WORDS, Walk};
+use crate::families::elements::walk::{RING_WORDS, Walk};
 use crate::families::elements::{elementwise, rope, rows};
 use crate::kit::cost::powers;
 use crate::kit::{Family, NativeError, isa_for};
@@ -158,21 +158,18 @@ fn at_once(work: Work, columns: u64) -> Result<Work, String> {
     Ok(Work { family: NAME, repertoire: Repertoire::Token, dealt: true, ..work })
 }
 
-/// Whether all that a column reads of each operand has a place in its ring. What has one operand alone needs no more than a tile has: a core
-/// takes the next one when it has computed the one before.
+/// Whether all that a column reads of each operand is no more than a tile's place holds.
 fn fits(work: &Work, walk: &Walk) -> Result<(), String> {
-    let holds = |operand: &str, elements: u64, tiles: u64| {
-        let buffers = if elements > BUFFER_WORDS { 1 } else { 2 };
-        let is_held =
-            elements <= RING_WORDS && (tiles <= buffers || work.b.is_none() && tiles * elements <= RING_WORDS);
+    let holds = |operand: &str, elements: u64, tiles: u64, first: u64| {
+        let is_held = tiles * elements + first <= RING_WORDS;
         let why = || format!("{tiles} tiles of {elements} elements of the {operand} operand for a column");
         if is_held { Ok(()) } else { Err(why()) }
     };
-    holds("first", walk.elements(), walk.tiles())?;
+    holds("first", walk.elements(), walk.tiles(), 0)?;
     if work.b.is_none() {
         return Ok(());
     }
     let first = work.preparation.as_ref().map_or(0, |preparation| preparation.words);
     let changes: u64 = walk.by_reuse().1.iter().map(|around| around.size).product();
-    holds("second", walk.b_elements().max(first), changes + u64::from(first > 0))
+    holds("second", walk.b_elements(), changes, first)
 }

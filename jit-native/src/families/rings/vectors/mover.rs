@@ -56,7 +56,7 @@ impl Mover for Cores {
                 |words, regions: &[_]| Flow { cut: cut(words), tiles: vec![(words, tiles)], regions: regions.to_vec() };
             let lists = [(&[][..], 0), (&[][..], 0), (&[step][..], read)];
             let work = ElementsColumn {
-                parameters: parameters(Repertoire::Token, [1, tiles, 0], [read, 0, packed], lists)?,
+                parameters: parameters(Repertoire::Token, [1, tiles, 0], [read, 0, packed, 0], lists)?,
                 a: Some(flow(read, &pass.from)),
                 result: flow(packed, &pass.to),
                 ..ElementsColumn::default()
