@@ -13,17 +13,17 @@ const RESULT_ARGUMENT: u16 = 2;
 
 /// The stream in which the columns of the array do what is planned for them.
 pub(super) fn stream(rings: &Rings, problem: &Problem, columns: &[Column]) -> Result<Vec<u8>, ArrayError> {
-    rings.dispatch(&columns.iter().map(|column| work(problem, column)).collect::<Vec<_>>())
+    rings.dispatch(&columns.iter().map(|column| work(problem, column)).collect::<Result<Vec<_>, _>>()?)
 }
 
-fn work(problem: &Problem, column: &Column) -> RingsColumn {
+fn work(problem: &Problem, column: &Column) -> Result<RingsColumn, ArrayError> {
     let operand = Region::linear(COLUMN_ARGUMENT, 0, (4 * problem.depth * problem.columns) as u64);
-    RingsColumn {
-        parameters: parameters(problem, column).words(),
+    Ok(RingsColumn {
+        parameters: parameters(problem, column).words()?,
         weights: column.jobs.iter().map(|job| weights(problem, column, *job)).collect(),
         operand: vec![operand; column.jobs.len()],
         result: column.jobs.iter().map(|job| result(problem, column, *job)).collect(),
-    }
+    })
 }
 
 fn parameters(problem: &Problem, column: &Column) -> Parameters {

@@ -133,7 +133,7 @@ impl Kernel {
     pub fn parameter(self, b: &mut CoreBuilder, parameter: Parameter) -> Reg {
         let target = b.reg(Class::Scalar);
         let at = b.pointer_at(self.parameters, OWN_MEMORY + PARAMETERS.0);
-        b.load(target, at, Address::At(4 * i64::from(parameter as u32)));
+        b.load_as("lda.u16", target, at, Address::At(2 * i64::from(parameter as u32)));
         target
     }
 

@@ -1,12 +1,14 @@
-//! The block of parameters that a dispatch gives both cores of a column.
+//! The block of parameters that a dispatch gives both cores of a column: numbers of 16 bits, so that writing them is one operation.
+
+use crate::array::ArrayError;
 
 /// Words of the block, at the beginning of the core's memory.
 pub(super) const OFFSET: u32 = 0;
-pub(super) const WORDS: u32 = 16;
+pub(super) const WORDS: u32 = 8;
 
 macro_rules! parameters {
     ($($(#[$doc:meta])* $field:ident: $variant:ident;)*) => {
-        /// A word of the block, by its place.
+        /// A number of the block, by its place.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum Parameter { $($variant,)* }
 
@@ -15,9 +17,17 @@ macro_rules! parameters {
         pub(super) struct Parameters { $($(#[$doc])* pub $field: u32,)* }
 
         impl Parameters {
-            /// The block.
-            pub fn words(&self) -> Vec<u32> {
-                vec![$(self.$field),*]
+            /// The words of the block.
+            ///
+            /// # Errors
+            /// [`ArrayError::Range`]: a number has more than 16 bits.
+            pub fn words(&self) -> Result<Vec<u32>, ArrayError> {
+                let numbers = [$((concat!("`", stringify!($field), "` of a product"), self.$field)),*];
+                let max = u64::from(u16::MAX);
+                match numbers.into_iter().find(|(_, number)| u64::from(*number) > max) {
+                    Some((what, value)) => Err(ArrayError::Range { what, value: value.into(), min: 0, max }),
+                    None => Ok(numbers.chunks(2).map(|pair| pair.iter().rfold(0, |word, (_, number)| word << 16 | number)).collect()),
+                }
             }
         }
     };
@@ -65,7 +75,10 @@ mod tests {
         let places = [Batches, Weights, Units, Groups, Portions, Phases, Skip, Blocks, Columns, Depth, PortionBytes];
         assert_eq!(places.map(|place| place as usize), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
         let parameters = Parameters { batches: 1, skip: 64, portion_bytes: 9, ..Parameters::default() };
-        assert_eq!(parameters.words(), [1, 0, 0, 0, 0, 0, 64, 0, 0, 0, 9, 0, 0, 0]);
-        assert!(parameters.words().len() <= WORDS as usize);
+        assert_eq!(parameters.words().unwrap(), [1, 0, 0, 64, 0, 9, 0]);
+        let last = Parameters { portion_phases: 3, step: 5, ..Parameters::default() };
+        assert_eq!(last.words().unwrap(), [0, 0, 0, 0, 0, 0, 5 | 3 << 16]);
+        let error = Parameters { blocks: 0x1_0000, ..last }.words().unwrap_err();
+        assert_eq!(error.to_string(), "`blocks` of a product is 65536: it has to be 0 to 65535");
     }
 }
