@@ -82,8 +82,8 @@ fn it_is_chosen_with_products_on_rings() {
 #[case::smollm_long(64, 9, 3, 32_768, 273)]
 #[case::one_b(64, 32, 8, 1024, 72)]
 #[case::one_b_long(64, 32, 8, 32_768, 268)]
-#[case::eight_b(128, 32, 8, 1024, 140)]
-#[case::eight_b_long(128, 32, 8, 32_768, 2400)]
+#[case::eight_b(128, 32, 8, 1024, 72)]
+#[case::eight_b_long(128, 32, 8, 32_768, 488)]
 fn operations(
     #[case] elements: usize,
     #[case] heads: usize,

@@ -94,6 +94,8 @@ parameters! {
     /// its lowest bits where those of a bf16 are.
     unit: Unit;
     powers: Powers;
+    /// A bit for each lane of scores whose head is there.
+    head_lanes: HeadLanes;
     /// Scores, and exponentials in bf16.
     scores: Scores;
     exponentials: Exponentials;
@@ -158,6 +160,7 @@ impl Parameters {
             factor_high: twice(high),
             factor_low: twice(low),
             unit: twice(unit),
+            head_lanes: 0x1111 * ((1 << problem.together()) - 1),
             powers: (POWERS + missing as f32).to_bits(),
             state_bytes: sizes.state as u32,
             ..Self::default()

@@ -62,13 +62,20 @@ pub(in crate::families) fn exponentials(b: &mut CoreBuilder, k: Kernel, state: R
     b.store(largest, at, Address::At(0));
     let sum = numbers(b, at, SUM);
     let mut l = k.lanes(b);
+    let (before, now) = (ordered(&mut l, old), ordered(&mut l, largest));
+    let has_risen = l.less(before, now);
     let (old, maximum) = (l.float(old), l.float(largest));
-    // Always, also where nothing has risen: what the lanes of heads that are not there hold must not decide how the others are rounded.
-    let risen = l.sub(maximum, old);
-    let factor = exponential::exp_of_negative_coarse(&mut l, risen);
-    let scaled = product::product(&mut l, sum, factor);
-    b.mov(sum, scaled);
-    scale_values(b, k, at, factor);
+    // What the lanes of heads that are not there hold must not decide how the others are rounded.
+    let lanes = k.parameter(b, Parameter::HeadLanes);
+    let has_risen = b.binary("and", has_risen, lanes);
+    b.when(has_risen, |b| {
+        let mut l = k.lanes(b);
+        let risen = l.sub(maximum, old);
+        let factor = exponential::exp_of_negative_coarse(&mut l, risen);
+        let scaled = product::product(&mut l, sum, factor);
+        b.mov(sum, scaled);
+        scale_values(b, k, at, factor);
+    });
 
     let from = k.pointer_to(b, k.scores, Parameter::Scores);
     let to = k.pointer_to(b, k.exponentials, Parameter::Exponentials);

@@ -19,8 +19,6 @@ const MOST_RUNS: usize = 3 * 256;
 /// Cycles, about, as the emulator counts them: of a token's tile, of four keys of it, of a conversion beside the loop.
 const TILE_CYCLES: usize = 440;
 const FOUR_KEYS_CYCLES: usize = 39;
-/// Of four elements of values that a token's tile brings to another maximum.
-const SCALE_CYCLES: usize = 20;
 const CONVERSION_CYCLES: usize = 40;
 /// Of a phase; of a token of an item, and of four elements of its values.
 const PHASE_CYCLES: usize = 1850;
@@ -183,8 +181,7 @@ impl Cut {
             Cache::F32 => CONVERSION_CYCLES + keys * operand.elements / 128 * 88,
             Cache::Bf16 => 0,
         });
-        let scaling = problem.v.elements / 4 * SCALE_CYCLES;
-        let each = TILE_CYCLES + keys / 4 * FOUR_KEYS_CYCLES + scaling + product_cycles(problem, keys);
+        let each = TILE_CYCLES + keys / 4 * FOUR_KEYS_CYCLES + product_cycles(problem, keys);
         let tile = (converted.iter().sum::<usize>() + units * each).max(arriving);
         let item = units * (ITEM_CYCLES + problem.v.elements / 4 * FOUR_VALUES_CYCLES);
         let items = self.passes(problem) * heads(problem).len().div_ceil(columns);
