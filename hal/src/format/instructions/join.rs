@@ -12,12 +12,17 @@
 //! - Only whole tasks move, and only such as read what no part writes; others of the channel keep their place, and what is behind them stays
 //!   behind. So does all else: parameters and locks of cores, and what is not recognised as a task. A part that does anything else with the
 //!   channel or its descriptors nothing goes past, on that channel.
+//!
+//! A shim's descriptor that is written as it [is already](descriptors) is left out: products of one operand have the same.
+
+mod descriptors;
 
 use super::ahead::{AheadChannel, Task, last_wait};
 use super::{HEADER_BYTES, Instruction, InstructionStream, InstructionWriter, address, opcode};
 use crate::format::dma_channel::Direction;
 use crate::format::error::FormatError;
 use crate::format::words::Words;
+use descriptors::Descriptors;
 use std::ops::Range;
 
 /// Where an argument of a stream lies in a stream that it becomes part of.
@@ -246,14 +251,16 @@ impl Queue {
         (part, number): (usize, usize),
         planned: &Planned<'_>,
         task: &Task,
-        writer: &mut InstructionWriter,
+        (writer, known): (&mut InstructionWriter, &mut Descriptors),
     ) {
         let is_free = |descriptor: &u8| self.started.iter().all(|(_, used)| used != descriptor);
         // There is one: no more tasks are started than the channel has descriptors.
         let descriptor = Some(task.descriptor).filter(is_free);
         let descriptor = descriptor.or_else(|| self.channel.descriptors().find(is_free)).unwrap_or(task.descriptor);
         for operation in &planned.operations[task.operations.clone()] {
-            writer.push(&task.with_descriptor(operation, descriptor));
+            let operation = task.with_descriptor(operation, descriptor);
+            known.forget(&operation);
+            writer.push(&operation);
         }
         self.started.push((part, descriptor));
         self.next = (part, number + 1);
@@ -261,13 +268,19 @@ impl Queue {
 }
 
 /// Starts tasks of later parts, of all channels in turn. Gives how many.
-fn run_ahead(queues: &mut [Queue], parts: &[Planned<'_>], current: usize, writer: &mut InstructionWriter) -> usize {
+fn run_ahead(
+    queues: &mut [Queue],
+    parts: &[Planned<'_>],
+    current: usize,
+    writer: &mut InstructionWriter,
+    known: &mut Descriptors,
+) -> usize {
     let mut count = 0;
     loop {
         let before = count;
         for (number, queue) in queues.iter_mut().enumerate() {
             let Some((at, task)) = queue.next_ahead(number, parts, current) else { continue };
-            queue.start(at, &parts[at.0], task, writer);
+            queue.start(at, &parts[at.0], task, (writer, known));
             count += 1;
         }
         if count == before {
@@ -305,29 +318,34 @@ pub fn join(parts: &[JoinPart<'_>]) -> Result<JoinedStream, JoinFailure> {
     let planned: Vec<Planned<'_>> = planned.collect::<Result<_, _>>()?;
     let queue = |channel: &AheadChannel| Queue { channel: *channel, next: (0, 0), started: Vec::new() };
     let mut queues: Vec<Queue> = channels.iter().map(queue).collect();
-    let (mut pieces, mut ahead) = (Vec::new(), 0);
+    let (mut pieces, mut ahead, mut known) = (Vec::new(), 0, Descriptors::default());
     for (index, part) in planned.iter().enumerate() {
         queues.iter_mut().for_each(|queue| queue.next = queue.next.max((index, 0)));
         if part.is_replaceable {
-            ahead += run_ahead(&mut queues, &planned, index, &mut writer);
+            ahead += run_ahead(&mut queues, &planned, index, &mut writer, &mut known);
         }
         let start = writer.bytes();
         let mut at = 0;
         while let Some(operation) = part.operations.get(at) {
             if at == part.wait && !part.is_replaceable {
-                ahead += run_ahead(&mut queues, &planned, index, &mut writer);
+                ahead += run_ahead(&mut queues, &planned, index, &mut writer, &mut known);
             }
             match part.task(at) {
                 Some((channel, number, task)) => {
                     let queue = &mut queues[channel];
                     if queue.next <= (index, number) {
-                        queue.start((index, number), part, task, &mut writer);
+                        queue.start((index, number), part, task, (&mut writer, &mut known));
                     }
                     at = task.operations.end;
                 }
+                None if !part.is_replaceable && known.repeats(&part.operations[at..]) => at += 2,
                 None => {
+                    known.forget(operation);
                     writer.push(operation);
                     at += 1;
+                    if !part.is_replaceable {
+                        known.learn(&part.operations[..at]);
+                    }
                 }
             }
         }

@@ -272,6 +272,51 @@ fn a_channel_is_said_once() {
     assert_eq!((joined.ahead, short(&joined.bytes).as_str()), (0, "p w8:0 o r . p w8:2 o r ."));
 }
 
+/// Moves an operand (argument 1), with a descriptor like this, to a result (argument 2), each at so many bytes.
+fn copy_of(form: ShimBd, operand: u64, result: u64) -> Vec<u8> {
+    let mut writer = InstructionWriter::new(HEADER);
+    let result = shim(0, Direction::StreamToMemory, 0, 0, 2, result);
+    writer.transfer(&Transfer { shape: form, ..shim(0, Direction::MemoryToStream, 1, 12, 1, operand) }).unwrap();
+    writer.transfer(&result).unwrap().wait(&result);
+    writer.finish().unwrap()
+}
+
+/// What a descriptor has already is not written to it; `p` is a push alone.
+#[rstest]
+#[case::same([0, 0, 64, 0], 1, "o r . p r . o r . o r .")]
+#[case::all_same([64; 4], 1, "o r . p r . p r . p r .")]
+// It counts what it has done in its own words.
+#[case::iterates([0; 4], 2, "o r . o r . o r . o r .")]
+fn descriptors_that_repeat_are_written_once(
+    #[case] operands: [u64; 4],
+    #[case] iteration_wrap: u32,
+    #[case] expected: &str,
+) {
+    let form = ShimBd { iteration_wrap, ..ShimBd::linear(16, 2) };
+    let streams: Vec<Vec<u8>> =
+        operands.iter().zip(1..).map(|(operand, number)| copy_of(form, *operand, 64 * number)).collect();
+    let joined = join(&streams.iter().map(|stream| part(stream, &[])).collect::<Vec<_>>()).unwrap();
+    assert_eq!(short(&joined.bytes), expected);
+}
+
+/// Nothing is known of a descriptor that something else was written to, or operations that others take the place of.
+#[test]
+fn descriptors_that_may_have_changed_are_written() {
+    let form = ShimBd::linear(16, 2);
+    let [first, second, last] = [64, 128, 192].map(|result| copy_of(form, 0, result));
+    let mut parts = [&first, &second, &last].map(|stream| part(stream, &[]));
+    parts[1].is_replaceable = true;
+    assert_eq!(short(&join(&parts).unwrap().bytes), "o r . o r . o r .");
+    let word = u64::from(crate::format::tile_address(0, 0, ShimBd::register(12) + 28));
+    for (address, expected) in [(word, "o r . p o r ."), (word + 4, "o r . p p r .")] {
+        let mut writer = InstructionWriter::new(HEADER);
+        writer.push(&Instruction::Write { address, value: 0 });
+        writer.append(&InstructionStream::parse(&second).unwrap(), &PLACES).unwrap();
+        let second = writer.finish().unwrap();
+        assert_eq!(short(&join(&[part(&first, &[]), part(&second, &[])]).unwrap().bytes), expected);
+    }
+}
+
 /// A part whose operations others replace stays as it is, and weights go past it.
 #[test]
 fn replaceable_parts_stay_together() {
