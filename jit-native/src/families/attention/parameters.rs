@@ -47,8 +47,7 @@ parameters! {
     tiles: Tiles;
     /// Tokens of an item.
     units: Units;
-    /// Keys of a tile by 16, by 8 and by 4.
-    groups: Groups;
+    /// Keys of a tile by 8 and by 4.
     eights: Eights;
     fours: Fours;
     /// Elements of a key by 8 and by 16.
@@ -137,7 +136,6 @@ impl Parameters {
         let (has_mask, has_cap) = (problem.mask.is_some(), problem.cap.is_some());
         Self {
             units: units as u32,
-            groups: (keys / 16) as u32,
             eights: (keys / 8) as u32,
             fours: (keys / 4) as u32,
             key_steps: (k.elements / 8) as u32,

@@ -33,11 +33,10 @@ pub(in crate::families) fn scores(b: &mut CoreBuilder, k: Kernel, [keys, queries
     let step = MaskStep::new(b, k, mask, slopes);
     let early = k.parameter(b, Parameter::MaskEarly);
     // Eight elements of all keys are contiguous.
-    let (all, next) = (k.parameter(b, Parameter::Fours), b.reg(Class::Modifier));
-    b.binary_into(all, "lshl", all, 6);
+    let (fours, next) = (k.parameter(b, Parameter::Fours), b.reg(Class::Modifier));
+    let [all, groups] = [6, -2].map(|by| b.binary("lshl", fours, by));
     b.mov(next, all);
-    let groups = k.count(b, Parameter::Groups, 1);
-    b.repeat(groups, |b| {
+    b.repeat(Count::from(groups).at_least(1), |b| {
         let keys = k.pair_of_pointers(b, k.cache, group);
         let sums: Vec<Reg> = (0..4).map(|_| b.reg(Class::Acc512)).collect();
         sums.iter().for_each(|sum| b.emit("vclr", [*sum]));
