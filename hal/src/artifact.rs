@@ -7,7 +7,7 @@
 use crate::arch::Arch;
 use crate::format::FormatError;
 use crate::format::extent::{ArgumentExtent, ExtentError, argument_extents};
-use crate::format::instructions::{AheadChannel, InstructionStream, can_replace};
+use crate::format::instructions::{AheadChannel, InstructionStream, KeptMemory, can_replace};
 use crate::format::pdi::{self, Pdi};
 use crate::format::reference;
 use crate::stream_maker::StreamMaker;
@@ -139,6 +139,7 @@ pub struct KernelArtifact {
     maker: Option<Arc<dyn StreamMaker>>,
     ahead: Arc<[AheadChannel]>,
     configuration: Option<Arc<Configuration>>,
+    kept: Arc<[KeptMemory]>,
 }
 
 impl KernelArtifact {
@@ -188,6 +189,7 @@ impl KernelArtifact {
             maker: None,
             ahead: Arc::default(),
             configuration: None,
+            kept: Arc::default(),
         })
     }
 
@@ -279,6 +281,18 @@ impl KernelArtifact {
         let works = self.arch == other.arch && own.name == theirs.name && theirs.has.is_superset(&own.needs);
         let moved = || Self { pdi: Arc::clone(&other.pdi), digest: other.digest, ..self.clone() };
         works.then(|| moved().with_configuration(Configuration { has: theirs.has.clone(), ..own.clone() }))
+    }
+
+    /// The same kernel, whose PDI has this memory that nothing but streams writes.
+    #[must_use]
+    pub fn with_kept(self, kept: impl Into<Arc<[KeptMemory]>>) -> Self {
+        Self { kept: kept.into(), identity: OnceLock::new(), ..self }
+    }
+
+    /// The memory of its design that nothing but streams writes. None, unless who made the PDI says so ([`KernelArtifact::with_kept`]).
+    #[must_use]
+    pub fn kept(&self) -> &[KeptMemory] {
+        &self.kept
     }
 
     /// The same kernel under another name.
@@ -394,8 +408,8 @@ impl KernelArtifact {
         &self.digest
     }
 
-    /// SHA-256 over PDI, instructions, and, where there are any, the channels that [may run ahead](Self::ahead) and the
-    /// [configuration](Self::configuration). Artifacts with equal identities do the same.
+    /// SHA-256 over PDI, instructions, and, where there are any, the channels that [may run ahead](Self::ahead), the memory that
+    /// [is kept](Self::kept) and the [configuration](Self::configuration). Artifacts with equal identities do the same.
     #[must_use]
     pub fn identity(&self) -> &Digest {
         self.identity.get_or_init(|| identity_of(self))
@@ -407,6 +421,11 @@ fn identity_of(artifact: &KernelArtifact) -> Digest {
     identity.update(&artifact.instructions);
     for AheadChannel { column, channel, packet, first_descriptor, descriptors } in &*artifact.ahead {
         identity.update([*column, *channel, packet.unwrap_or(u8::MAX), *first_descriptor, *descriptors]);
+    }
+    for KeptMemory { column, row, offset, bytes } in &*artifact.kept {
+        identity.update([*column, *row]);
+        identity.update(offset.to_le_bytes());
+        identity.update(bytes.to_le_bytes());
     }
     if let Some(Configuration { name, needs, has }) = artifact.configuration() {
         // No word has a zero.

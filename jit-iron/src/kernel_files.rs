@@ -140,8 +140,8 @@ pub(crate) fn assemble(
         (part, error.to_string())
     })?;
     let artifact = match manifest {
-        Some(Manifest { ahead, configuration, .. }) => {
-            let artifact = artifact.with_ahead(ahead.as_slice());
+        Some(Manifest { ahead, kept, configuration, .. }) => {
+            let artifact = artifact.with_ahead(ahead.as_slice()).with_kept(kept.as_slice());
             configuration.iter().cloned().fold(artifact, KernelArtifact::with_configuration)
         }
         None => artifact,

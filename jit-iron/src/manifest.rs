@@ -6,7 +6,7 @@
 
 use aie_hal::KernelArtifact;
 use aie_hal::artifact::Configuration;
-use aie_hal::format::instructions::AheadChannel;
+use aie_hal::format::instructions::{AheadChannel, KeptMemory};
 use aie_ops::Node;
 use aie_ops::compiler::KernelCompiler;
 use serde::{Deserialize, Serialize};
@@ -57,7 +57,7 @@ pub struct Manifest {
     /// Bytes of the instruction stream.
     pub instructions_bytes: usize,
     /// [`KernelArtifact::identity`], hexadecimal: SHA-256 over the binary SHA-256 of the PDI, the instruction stream, and what
-    /// `ahead` and `configuration` say.
+    /// `ahead`, `kept` and `configuration` say.
     pub identity: String,
     /// [`KernelArtifact::ahead`]: channels whose tasks may run ahead, which neither file says.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -65,6 +65,9 @@ pub struct Manifest {
     /// [`KernelArtifact::configuration`]: with which other PDIs the stream works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configuration: Option<Configuration>,
+    /// [`KernelArtifact::kept`]: memory that nothing but streams writes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<KeptMemory>,
     /// When it was made, in seconds since 1970.
     pub made: u64,
     /// How long compiling took, in milliseconds.
@@ -124,6 +127,7 @@ impl Manifest {
             identity: artifact.identity().to_string(),
             ahead: artifact.ahead().to_vec(),
             configuration: artifact.configuration().cloned(),
+            kept: artifact.kept().to_vec(),
             made: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             milliseconds: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
         }
@@ -205,7 +209,8 @@ pub(crate) mod tests {
         let has = ["q4_0".to_owned()].into();
         let configuration = Configuration { name: "design".into(), needs: [].into(), has };
         let (node, origin) = (manifest.node, manifest.origin);
-        let artifact = artifact.with_ahead([channel]).with_configuration(configuration.clone());
+        let memory = KeptMemory { column: 1, row: 2, offset: 64, bytes: 32 };
+        let artifact = artifact.with_ahead([channel]).with_kept([memory]).with_configuration(configuration.clone());
         let manifest = Manifest::new(&artifact, &node, origin, Duration::ZERO);
         let manifest = Manifest::parse(&manifest.to_json().unwrap()).unwrap();
         let read = |manifest: &Manifest| {
@@ -213,12 +218,14 @@ pub(crate) mod tests {
             assemble(artifact.name(), &arch("aie2p"), pdi, instructions, Some(manifest), None)
         };
         let found = read(&manifest).unwrap();
-        assert_eq!((found.ahead(), found.configuration()), (&[channel][..], Some(&configuration)));
-        // Both are promises about the PDI: a changed one is damage.
-        let (mut ahead, mut other) = (manifest.clone(), manifest);
+        assert_eq!((found.ahead(), found.kept()), (&[channel][..], &[memory][..]));
+        assert_eq!(found.configuration(), Some(&configuration));
+        // All are promises about the PDI: a changed one is damage.
+        let (mut ahead, mut kept, mut other) = (manifest.clone(), manifest.clone(), manifest);
         ahead.ahead[0].packet = Some(1);
+        kept.kept[0].bytes = 64;
         other.configuration = Some(Configuration { name: "other".into(), ..configuration });
-        for wrong in [ahead, other] {
+        for wrong in [ahead, kept, other] {
             let error = read(&wrong).unwrap_err().1;
             assert!(error.starts_with("the instruction stream is not"), "{error}");
         }

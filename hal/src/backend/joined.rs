@@ -265,7 +265,8 @@ impl<'a, B: DeviceBackend> Neighbours<'a, B> {
             let (own, others) = constant.split_at(if ahead.is_empty() { 0 } else { part.arguments.len() });
             constant = others;
             let stream = InstructionStream::parse(part.artifact().instructions()).ok()?;
-            joining.push(JoinPart { stream, places, ahead, constant: own, is_replaceable: part.made.is_some() });
+            let (kept, is_replaceable) = (part.artifact().kept(), part.made.is_some());
+            joining.push(JoinPart { stream, places, ahead, kept, constant: own, is_replaceable });
         }
         // A token can be one dispatch: all names would be a long one.
         let names: Vec<&str> = self.parts.iter().take(NAMED).map(|part| part.artifact().name()).collect();

@@ -148,7 +148,8 @@ impl Token {
             let stream = InstructionStream::parse(step.part.instructions())?;
             // Nothing writes weights.
             let (ahead, constant) = (step.part.ahead(), &[true][..usize::from(step.is_product)]);
-            Ok(JoinPart { stream, places, ahead, constant, is_replaceable: step.part.stream_maker().is_some() })
+            let (kept, is_replaceable) = (step.part.kept(), step.part.stream_maker().is_some());
+            Ok(JoinPart { stream, places, ahead, kept, constant, is_replaceable })
         });
         let joined = join(&parts.collect::<Result<Vec<_>, FormatError>>()?)?;
         let bound: Vec<usize> = (0..buffers.len()).collect();

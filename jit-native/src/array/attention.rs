@@ -101,6 +101,7 @@ impl AttentionCore {
     ) -> Result<Self, ArrayError> {
         array.core(tile, program)?;
         array.parameters(tile, 0, words)?;
+        array.keep(tile, 0, 4 * words)?;
         let mut ring = |number: u32, first, depth| {
             let ring = Ring {
                 tile,

@@ -11,7 +11,7 @@ use super::tile::{Channel, End, Key, Source, Tile};
 use aie_hal::KernelArtifact;
 use aie_hal::artifact::ArtifactError;
 use aie_hal::format::dma_channel::Direction;
-use aie_hal::format::instructions::AheadChannel;
+use aie_hal::format::instructions::{AheadChannel, KeptMemory};
 use aie_hal::format::register::TileKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -33,6 +33,8 @@ pub struct Configured {
     pub(super) controllers: BTreeSet<Key>,
     /// Channels of shims whose tasks may run ahead.
     pub(super) ahead: Vec<AheadChannel>,
+    /// Memory that nothing but streams writes.
+    pub(super) kept: Vec<KeptMemory>,
 }
 
 impl Configured {
@@ -49,13 +51,19 @@ impl Configured {
     pub fn artifact(&self, name: impl Into<Arc<str>>, stream: Vec<u8>) -> Result<KernelArtifact, ArtifactError> {
         let arch = self.grid.arch();
         let artifact = KernelArtifact::new(name, arch.name.as_str(), arch.dev_gen, self.pdi.as_slice(), stream)?;
-        Ok(artifact.with_ahead(self.ahead.as_slice()))
+        Ok(artifact.with_ahead(self.ahead.as_slice()).with_kept(self.kept.as_slice()))
     }
 
     /// The channels of shims whose tasks may run ahead in joined streams.
     #[must_use]
     pub fn ahead(&self) -> &[AheadChannel] {
         &self.ahead
+    }
+
+    /// The memory that nothing but streams writes.
+    #[must_use]
+    pub fn kept(&self) -> &[KeptMemory] {
+        &self.kept
     }
 
     /// What joined streams have to know of a source that runs ahead.
@@ -134,6 +142,7 @@ impl Configured {
             return Err(ArrayError::Memory { tile, start: start.into(), end: end.into(), limit });
         }
         self.check_no_chain(tile, (start, end))?;
+        self.check_not_kept(tile, (start, end))?;
         [ring.empty, ring.full].into_iter().try_for_each(|lock| self.check_no_chain_lock(tile, lock))?;
         match self.parameters.get(&tile) {
             Some(Parameters { offset, words }) if start < offset + 4 * words && *offset < end => {
@@ -158,6 +167,16 @@ impl Configured {
     /// Memory that a dispatch uses has to be of no chain's ring.
     pub(super) fn check_no_chain(&self, tile: Tile, (start, end): (u32, u32)) -> Result<(), ArrayError> {
         let mut used = self.chained_rings(tile).map(|(_, ring)| ring.bytes());
+        let overlap = used.find(|(used_start, used_end)| start < *used_end && *used_start < end);
+        overlap.map_or(Ok(()), |(used_start, used_end)| {
+            Err(ArrayError::Overlap { tile, start, end, used_start, used_end })
+        })
+    }
+
+    /// Memory that a channel writes is not kept.
+    pub(super) fn check_not_kept(&self, tile: Tile, (start, end): (u32, u32)) -> Result<(), ArrayError> {
+        let of_tile = self.kept.iter().filter(|kept| (kept.column, kept.row) == (tile.column, tile.row));
+        let mut used = of_tile.map(|kept| (kept.offset, kept.offset.saturating_add(kept.bytes)));
         let overlap = used.find(|(used_start, used_end)| start < *used_end && *used_start < end);
         overlap.map_or(Ok(()), |(used_start, used_end)| {
             Err(ArrayError::Overlap { tile, start, end, used_start, used_end })

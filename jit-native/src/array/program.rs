@@ -14,6 +14,7 @@ use super::tile::{Channel, End, Source, Tile};
 use crate::codegen::isa_of;
 use aie_hal::Arch;
 use aie_hal::format::dma_channel::{Direction, DmaChannel};
+use aie_hal::format::instructions::KeptMemory;
 use aie_hal::format::register::TileKind;
 use aie_hal::format::stream_switch::Port;
 use std::collections::BTreeMap;
@@ -56,6 +57,8 @@ pub struct ArrayProgram {
     streams: Vec<Stream>,
     /// Sources whose tasks may run ahead.
     ahead: Vec<Source>,
+    /// Memory that nothing but streams writes.
+    kept: Vec<KeptMemory>,
 }
 
 impl ArrayProgram {
@@ -64,7 +67,13 @@ impl ArrayProgram {
     /// # Errors
     /// [`ArrayError::Columns`].
     pub fn new(arch: &Arch, columns: u8) -> Result<Self, ArrayError> {
-        Ok(Self { grid: Grid::new(arch, columns)?, tiles: BTreeMap::new(), streams: Vec::new(), ahead: Vec::new() })
+        Ok(Self {
+            grid: Grid::new(arch, columns)?,
+            tiles: BTreeMap::new(),
+            streams: Vec::new(),
+            ahead: Vec::new(),
+            kept: Vec::new(),
+        })
     }
 
     /// The partition.
@@ -320,6 +329,21 @@ impl ArrayProgram {
         Ok(())
     }
 
+    /// Says that nothing but streams writes `bytes` bytes of a core's memory from `offset` on: that its program does not is for the caller
+    /// to see to. Joined streams do not write there what is there already.
+    ///
+    /// # Errors
+    /// When the tile does not have this memory. Memory that a chain goes through is found by [`ArrayProgram::finish`].
+    pub fn keep(&mut self, tile: Tile, offset: u32, bytes: u32) -> Result<(), ArrayError> {
+        self.grid.core(tile)?;
+        let (end, limit) = (u64::from(offset) + u64::from(bytes), self.grid.limits(tile)?.data_bytes);
+        if end > limit as u64 {
+            return Err(ArrayError::Memory { tile, start: offset.into(), end, limit });
+        }
+        self.kept.push(KeptMemory { column: tile.column, row: tile.row, offset, bytes });
+        Ok(())
+    }
+
     /// Lets the tasks of a source be started before the dispatches in front of theirs have ended ([`AheadChannel`] says what the
     /// program promises by that). What it sends goes through chains only, which [`ArrayProgram::finish`] checks; that no core takes any of
     /// it before its own dispatch has begun is for the program to see to.
@@ -359,13 +383,17 @@ impl ArrayProgram {
         });
         let controllers = controllers.collect();
         let chains = self.tiles.values().flat_map(|contents| contents.chains.iter().cloned()).collect();
-        let (grid, streams, ahead) = (self.grid, self.streams, Vec::new());
-        let mut configured = Configured { grid, pdi, streams, routes, parameters, locks, chains, controllers, ahead };
+        let (grid, streams, ahead, kept) = (self.grid, self.streams, Vec::new(), self.kept);
+        let mut configured =
+            Configured { grid, pdi, streams, routes, parameters, locks, chains, controllers, ahead, kept };
         let unconnected = configured.chains.iter().find(|chain| !configured.is_connected(chain.channel));
         unconnected.map_or(Ok(()), |chain| Err(ArrayError::Unconnected(chain.channel)))?;
         // Its descriptors have no header, or another one.
         let merged = configured.chains.iter().find(|chain| configured.merged_packet(chain.channel) != chain.packet);
         merged.map_or(Ok(()), |chain| Err(ArrayError::Chained(chain.channel)))?;
+        for KeptMemory { column, row, offset, bytes } in &configured.kept {
+            configured.check_no_chain(Tile::new(*column, *row), (*offset, offset + bytes))?;
+        }
         let ahead = self.ahead.into_iter().map(|source| configured.ahead_channel(source));
         configured.ahead = ahead.collect::<Result<_, _>>()?;
         Ok(configured)

@@ -278,6 +278,7 @@ fn add_products(
     for (tile, number) in cores.into_iter().zip(0..) {
         array.core(tile, code.program)?;
         array.reserve(tile, memory.parameters.0, 4 * memory.parameters.1)?;
+        array.keep(tile, memory.parameters.0, 4 * memory.parameters.1)?;
         for (offset, bytes) in code.data {
             array.data(tile, *offset, bytes)?;
         }

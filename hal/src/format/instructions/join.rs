@@ -13,16 +13,16 @@
 //!   behind. So does all else: parameters and locks of cores, and what is not recognised as a task. A part that does anything else with the
 //!   channel or its descriptors nothing goes past, on that channel.
 //!
-//! A shim's descriptor that is written as it [is already](descriptors) is left out: products of one operand have the same.
+//! What is written as it [is already](known) is left out: products of one operand have the same descriptor, and layers the same parameters.
 
-mod descriptors;
+mod known;
 
 use super::ahead::{AheadChannel, Task, last_wait};
-use super::{HEADER_BYTES, Instruction, InstructionStream, InstructionWriter, address, opcode};
+use super::{HEADER_BYTES, Instruction, InstructionStream, InstructionWriter, KeptMemory, address, opcode};
 use crate::format::dma_channel::Direction;
 use crate::format::error::FormatError;
 use crate::format::words::Words;
-use descriptors::Descriptors;
+use known::Known;
 use std::ops::Range;
 
 /// Where an argument of a stream lies in a stream that it becomes part of.
@@ -121,6 +121,8 @@ pub struct JoinPart<'a> {
     pub places: &'a [ArgumentPlace],
     /// The channels of its design whose tasks may run ahead.
     pub ahead: &'a [AheadChannel],
+    /// The memory of its design that nothing but streams writes.
+    pub kept: &'a [KeptMemory],
     /// By argument: whether no part of the joined stream writes it. Missing ones are taken to be written.
     pub constant: &'a [bool],
     /// Whether its operations stay together and as they are, so that others can take their place ([`can_replace`]).
@@ -251,7 +253,7 @@ impl Queue {
         (part, number): (usize, usize),
         planned: &Planned<'_>,
         task: &Task,
-        (writer, known): (&mut InstructionWriter, &mut Descriptors),
+        (writer, known): (&mut InstructionWriter, &mut Known),
     ) {
         let is_free = |descriptor: &u8| self.started.iter().all(|(_, used)| used != descriptor);
         // There is one: no more tasks are started than the channel has descriptors.
@@ -273,7 +275,7 @@ fn run_ahead(
     parts: &[Planned<'_>],
     current: usize,
     writer: &mut InstructionWriter,
-    known: &mut Descriptors,
+    known: &mut Known,
 ) -> usize {
     let mut count = 0;
     loop {
@@ -318,7 +320,8 @@ pub fn join(parts: &[JoinPart<'_>]) -> Result<JoinedStream, JoinFailure> {
     let planned: Vec<Planned<'_>> = planned.collect::<Result<_, _>>()?;
     let queue = |channel: &AheadChannel| Queue { channel: *channel, next: (0, 0), started: Vec::new() };
     let mut queues: Vec<Queue> = channels.iter().map(queue).collect();
-    let (mut pieces, mut ahead, mut known) = (Vec::new(), 0, Descriptors::default());
+    let mut known = Known::new(first.stream.header(), parts.iter().flat_map(|part| part.kept));
+    let (mut pieces, mut ahead) = (Vec::new(), 0);
     for (index, part) in planned.iter().enumerate() {
         queues.iter_mut().for_each(|queue| queue.next = queue.next.max((index, 0)));
         if part.is_replaceable {
@@ -338,8 +341,12 @@ pub fn join(parts: &[JoinPart<'_>]) -> Result<JoinedStream, JoinFailure> {
                     }
                     at = task.operations.end;
                 }
-                None if !part.is_replaceable && known.repeats(&part.operations[at..]) => at += 2,
                 None => {
+                    let repeated = if part.is_replaceable { 0 } else { known.repeated(&part.operations[at..]) };
+                    if repeated > 0 {
+                        at += repeated;
+                        continue;
+                    }
                     known.forget(operation);
                     writer.push(operation);
                     at += 1;

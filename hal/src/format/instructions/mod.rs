@@ -13,6 +13,7 @@
 mod address;
 mod ahead;
 mod join;
+mod kept;
 mod text;
 mod transfer;
 mod writer;
@@ -20,6 +21,7 @@ mod writer;
 pub use address::{ARRAY_OFFSET, AddressError, TRANSLATED_ARGUMENTS};
 pub use ahead::AheadChannel;
 pub use join::{ArgumentPlace, JoinError, JoinFailure, JoinPart, JoinedStream, can_replace, join};
+pub use kept::KeptMemory;
 pub use text::from_text;
 pub use transfer::Transfer;
 pub use writer::InstructionWriter;

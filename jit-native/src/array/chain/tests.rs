@@ -4,7 +4,7 @@ use super::super::testing::{Device, aie2};
 use super::super::{ArrayProgram, Configured, Dimension, Dispatch, Region, Ring, Tile};
 use super::*;
 use aie_hal::format::bd::MemTileBd;
-use aie_hal::format::instructions::AheadChannel;
+use aie_hal::format::instructions::{AheadChannel, KeptMemory};
 use rstest::rstest;
 
 const SHIM: Tile = Tile::new(0, 0);
@@ -100,6 +100,25 @@ fn only_what_goes_through_chains_runs_ahead() {
     }
     assert_eq!(finished(RESULTS[0], &all), Err(ArrayError::Ahead(RESULTS[0].into())));
     assert!(matches!(finished(LEAVES[0], &all), Err(ArrayError::Kind { .. })));
+}
+
+/// Memory that nothing but streams writes is of no chain, and no task goes through it.
+#[test]
+fn kept_memory_is_of_no_channel() {
+    let mut array = ArrayProgram::new(&aie2(), 1).unwrap();
+    let core = Tile::new(0, 2);
+    let (arrives, part) = (Channel::receive(core, 0), Part::linear(array.ring(core, Some(0), 64, 2).unwrap(), WORDS));
+    array.stream(SOURCE, [arrives]).unwrap();
+    array.keep(core, 64, 64).unwrap();
+    assert!(matches!(array.keep(core, 0xFFFC, 8), Err(ArrayError::Memory { .. })));
+    assert!(matches!(array.keep(MEM, 0, 8), Err(ArrayError::Kind { .. })));
+    let mut chained = array.clone();
+    chained.chain(arrives, std::slice::from_ref(&part)).unwrap();
+    assert!(matches!(chained.finish(), Err(ArrayError::Overlap { .. })));
+    let configured = array.finish().unwrap();
+    assert_eq!(configured.kept(), [KeptMemory { column: 0, row: 2, offset: 64, bytes: 64 }]);
+    let error = configured.dispatch().run(arrives, &[part], 1).unwrap_err();
+    assert!(matches!(error, ArrayError::Overlap { .. }), "{error}");
 }
 
 /// Each descriptor has its buffer, and the last one leads back to the first.

@@ -36,6 +36,8 @@ impl Elements {
     pub const BLOCK_BYTES: u32 = 64;
     /// Words of a turn of its chains: two blocks, which follow each other. A tile is sent as whole turns.
     pub const TURN_WORDS: u32 = DEPTH as u32 * Self::BLOCK_BYTES / 4;
+    /// Memory of its program that it only reads, as it does its parameters: offset and bytes.
+    pub const TABLE: (u32, u32) = (0xED40, 0x1000);
     /// Where its program finds blocks of operands in turn.
     pub const ARRIVING: Place = place(0);
     /// Where it puts blocks of the result in turn.
@@ -55,6 +57,8 @@ impl ElementsCore {
     ) -> Result<Self, ArrayError> {
         array.core(tile, program)?;
         array.reserve(tile, 0, Elements::PARAMETERS_OFFSET + 4 * Elements::PARAMETER_WORDS)?;
+        array.keep(tile, Elements::PARAMETERS_OFFSET, 4 * Elements::PARAMETER_WORDS)?;
+        array.keep(tile, Elements::TABLE.0, Elements::TABLE.1)?;
         for (offset, bytes) in data {
             array.data(tile, *offset, bytes)?;
         }

@@ -29,6 +29,8 @@ const TERMS: u32 = FACTORS + 4 * TABLE_ELEMENTS;
 pub const POSITIONS: u32 = Elements::OWN + 64 + Slot::VECTORS * VECTOR_BYTES + 2 * Slot::SCRATCH_WORDS;
 /// Where it sees the offsets by which positions are gathered.
 const GATHERED: u32 = POSITIONS + 4 * TABLE_ELEMENTS;
+// What a joined stream has written there stays.
+const _: () = assert!(TERMS - CoreBuilder::OWN_MEMORY == Elements::TABLE.0 && 8 * TABLE_ELEMENTS == Elements::TABLE.1);
 /// Bytes of the terms of sixteen elements.
 const TERMS_BYTES: u32 = 128;
 /// Bytes of the cosines and sines of sixteen elements.

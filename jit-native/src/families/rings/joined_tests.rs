@@ -84,7 +84,8 @@ impl Sequence {
         let parts: Vec<JoinPart<'_>> = (streams.iter().zip(&places).zip(&constant))
             .map(|((stream, places), constant)| {
                 let stream = InstructionStream::parse(stream).unwrap();
-                JoinPart { stream, places, ahead, constant, is_replaceable: false }
+                let kept = self.rings.configured().kept();
+                JoinPart { stream, places, ahead, kept, constant, is_replaceable: false }
             })
             .collect();
         join(&parts).unwrap()

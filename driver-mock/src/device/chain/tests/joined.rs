@@ -253,7 +253,8 @@ fn a_replay_changes_what_depends_on_data(#[values(1, 40)] neighbours: usize) {
         match expected {
             Some(expected) => assert_eq!(bytes, *expected, "run {run}"),
             None => {
-                assert!(bytes > (neighbours as u64 + 1) * piece && bytes > whole_stream, "run {run}: {bytes}");
+                // Neighbours after the first write no descriptor, as each has what it needs.
+                assert!(bytes > 2 * piece && bytes > whole_stream, "run {run}: {bytes}");
                 whole_stream = bytes;
             }
         }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::format::bd::ShimBd;
+use crate::format::bd::{CoreBd, ShimBd};
 use crate::format::instructions::{Header, Transfer};
 use crate::format::mutation::{mutate, put_word};
 use rstest::rstest;
@@ -152,7 +152,7 @@ const PLACES: [ArgumentPlace; 3] = [
 
 fn part<'a>(stream: &'a [u8], ahead: &'a [AheadChannel]) -> JoinPart<'a> {
     let (stream, constant) = (InstructionStream::parse(stream).unwrap(), &[true, false, false]);
-    JoinPart { stream, places: &PLACES, ahead, constant, is_replaceable: false }
+    JoinPart { stream, places: &PLACES, ahead, kept: &[], constant, is_replaceable: false }
 }
 
 /// A stream in short: `p` parameters, `w` weights with their descriptor and number, `o` operand, `r` result, `.` a wait.
@@ -315,6 +315,50 @@ fn descriptors_that_may_have_changed_are_written() {
         let second = writer.finish().unwrap();
         assert_eq!(short(&join(&[part(&first, &[]), part(&second, &[])]).unwrap().bytes), expected);
     }
+}
+
+/// Parameters are written once where they are kept, and again behind others.
+#[rstest]
+#[case::kept(KeptMemory { column: 0, row: 2, offset: 0, bytes: 16 }, "p o r . o r . p o r . p o r .")]
+#[case::not_all(KeptMemory { column: 0, row: 2, offset: 0, bytes: 12 }, "p o r . p o r . p o r . p o r .")]
+#[case::elsewhere(KeptMemory { column: 1, row: 2, offset: 0, bytes: 16 }, "p o r . p o r . p o r . p o r .")]
+fn words_that_stay_are_written_once(#[case] memory: KeptMemory, #[case] expected: &str) {
+    let streams: Vec<Vec<u8>> = [5, 5, 6, 5]
+        .iter()
+        .zip(1..)
+        .map(|(parameter, number)| {
+            let mut writer = InstructionWriter::new(HEADER);
+            writer.block_write(0x20_0000, &[*parameter; 4]);
+            let copy = copy_of(ShimBd::linear(16, 2), 64 * number, 64 * number);
+            writer.append(&InstructionStream::parse(&copy).unwrap(), &PLACES).unwrap();
+            writer.finish().unwrap()
+        })
+        .collect();
+    let kept = [memory];
+    let parts: Vec<JoinPart<'_>> = streams.iter().map(|stream| JoinPart { kept: &kept, ..part(stream, &[]) }).collect();
+    assert_eq!(short(&join(&parts).unwrap().bytes), expected);
+    // Of what others may take the place of nothing is known.
+    let mut parts = parts[..2].to_vec();
+    parts[0].is_replaceable = true;
+    assert_eq!(short(&join(&parts).unwrap().bytes), "p o r . p o r .");
+}
+
+/// So are descriptors of cores, unless they count.
+#[rstest]
+#[case::same(2, 1, "p o r . o r .")]
+#[case::iterates(2, 2, "p o r . p o r .")]
+#[case::of_a_mem_tile(1, 1, "p o r . p o r .")]
+fn descriptors_of_cores_are_written_once(#[case] row: u8, #[case] iteration_wrap: u32, #[case] expected: &str) {
+    let words = CoreBd { iteration_wrap, length: 16, valid: true, ..CoreBd::default() }.encode().unwrap();
+    let streams = [64, 128].map(|at| {
+        let mut writer = InstructionWriter::new(HEADER);
+        writer.block_write(crate::format::tile_address(0, row, CoreBd::register(3)), &words);
+        let copy = copy_of(ShimBd::linear(16, 2), at, at);
+        writer.append(&InstructionStream::parse(&copy).unwrap(), &PLACES).unwrap();
+        writer.finish().unwrap()
+    });
+    let parts = streams.each_ref().map(|stream| part(stream, &[]));
+    assert_eq!(short(&join(&parts).unwrap().bytes), expected);
 }
 
 /// A part whose operations others replace stays as it is, and weights go past it.
