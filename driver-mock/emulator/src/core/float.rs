@@ -14,15 +14,18 @@ pub fn sums(
     out: &mut Bytes,
 ) -> Option<()> {
     let single = |bytes: &Bytes, lane, negate: bool| lanes::get(bytes, 32, lane) as u32 ^ u32::from(negate) << 31;
-    for lane in 0..operands.bytes / 4 {
-        let mut sum = Aligned::default();
-        if !operation.product {
-            // Two accumulators, added as the array adds fp32; agrees with the published programs.
+    if !operation.product {
+        // Two accumulators, added as the array adds fp32; agrees with the published programs.
+        for lane in 0..operands.bytes / 4 {
             let first = if has_first { single(operands.first, lane, negate_first) } else { 0 };
             let second = if has_second { single(operands.second, lane, negate_second) } else { 0 };
             lanes::set(out, 32, lane, (f32::from_bits(first) + f32::from_bits(second)).to_bits().into());
-            continue;
         }
+        return Some(());
+    }
+    let (left, right) = (Factor::new(operands.left, negate_product), Factor::new(operands.right, false));
+    for lane in 0..operands.bytes / 4 {
+        let mut sum = Aligned::new();
         if has_first {
             sum.single(single(operands.first, lane, negate_first));
         }
@@ -31,9 +34,8 @@ pub fn sums(
         }
         if let Some(shape) = shape.filter(|shape| lane < shape.lanes()) {
             for term in 0..shape.products() {
-                let (left, right) = shape.terms(lane, term);
-                let (left, right) = (lanes::get(operands.left, 16, left), lanes::get(operands.right, 16, right));
-                sum.product(left as u16, right as u16, negate_product);
+                let (of_left, of_right) = shape.terms(lane, term);
+                sum.product(left.element(of_left), right.element(of_right));
             }
         }
         lanes::set(out, 32, lane, sum.finish().into());
@@ -69,50 +71,89 @@ pub fn by_element(
     Some(())
 }
 
-/// The most terms of one lane: sixteen products and two accumulators.
-const MOST_TERMS: usize = 18;
+/// Elements of bf16 that a factor has.
+const ELEMENTS: usize = 32;
+/// Terms of one lane that there is room for: sixteen products and two accumulators, and a power of two.
+const TERMS: usize = 32;
+/// The exponent of a term that counts as zero: less than all others.
+const ABSENT: i32 = -1;
+
+/// The numbers of a factor, each with its exponent, 0 for what counts as zero, and its significand with the sign.
+struct Factor([(i32, i32); ELEMENTS]);
+
+impl Factor {
+    fn new(bytes: &Bytes, negate: bool) -> Self {
+        let mut elements = [(0, 0); ELEMENTS];
+        for (element, bytes) in elements.iter_mut().zip(bytes.as_chunks().0) {
+            let number = u16::from_le_bytes(*bytes);
+            let significand = i32::from(number & 0x7f | 0x80);
+            let is_negative = (number >> 15 == 1) != negate;
+            *element = (i32::from(number >> 7 & 0xff), if is_negative { -significand } else { significand });
+        }
+        Self(elements)
+    }
+
+    #[inline(always)]
+    fn element(&self, index: usize) -> (i32, i32) {
+        self.0[index % ELEMENTS]
+    }
+}
 
 /// A floating-point sum as the array makes it, seen in values captured on silicon: all terms are aligned to the largest exponent
 /// with 23 fractional bits, each rounded to nearest even; the sum is exact, and rounded to nearest even in the end.
 /// Numbers with exponent 0 count as zero.
-#[derive(Default)]
 struct Aligned {
-    /// (sign, significand, exponent of its lowest bit relative to 2^-277, comparable exponent).
-    terms: arrayvec::ArrayVec<(bool, u64, i32, i32), MOST_TERMS>,
+    /// Of each term the exponent that it is compared by, and the significand with its sign, whose lowest bit is worth 2^-277 at
+    /// exponent 0. It has 25 bits at most, so a sum of all fits.
+    terms: [(i32, i32); TERMS],
+    count: usize,
+    largest: i32,
     /// A NaN or infinity went in: the sum of all terms with exponent 255 taken as an ordinary one decides the sign.
     special: bool,
 }
 
 impl Aligned {
-    fn product(&mut self, left: u16, right: u16, negate: bool) {
-        let exponent = |x: u16| i32::from(x >> 7 & 0xff);
-        let significand = |x: u16| u64::from(x & 0x7f | 0x80);
-        if exponent(left) == 0 || exponent(right) == 0 {
-            return;
-        }
-        self.special |= exponent(left) == 255 || exponent(right) == 255;
-        let sum = exponent(left) + exponent(right);
-        let negative = (left ^ right) >> 15 == 1;
-        self.terms.push((negative != negate, significand(left) * significand(right), 9, sum));
+    #[inline(always)]
+    fn new() -> Self {
+        Self { terms: [(ABSENT, 0); TERMS], count: 0, largest: ABSENT, special: false }
     }
 
+    #[inline(always)]
+    fn add(&mut self, exponent: i32, significand: i32) {
+        self.terms[self.count % TERMS] = (exponent, significand);
+        self.count += 1;
+        self.largest = self.largest.max(exponent);
+    }
+
+    #[inline(always)]
+    fn product(&mut self, left: (i32, i32), right: (i32, i32)) {
+        let is_there = left.0 != 0 && right.0 != 0;
+        self.special |= is_there && (left.0 == 255 || right.0 == 255);
+        let exponent = if is_there { left.0 + right.0 } else { ABSENT };
+        let product = (left.1 * right.1) << 9;
+        self.add(exponent, if is_there { product } else { 0 });
+    }
+
+    #[inline(always)]
     fn single(&mut self, bits: u32) {
-        let exponent = (bits >> 23 & 0xff) as i32;
+        let exponent = (bits >> 23 & 0xff).cast_signed();
         if exponent == 0 {
             return;
         }
         self.special |= exponent == 255;
-        self.terms.push((bits >> 31 == 1, u64::from(bits & 0x7f_ffff | 0x80_0000), 0, exponent + 127));
+        let significand = (bits & 0x7f_ffff | 0x80_0000).cast_signed();
+        self.add(exponent + 127, if bits >> 31 == 1 { -significand } else { significand });
     }
 
     fn finish(&self) -> u32 {
-        let Some(largest) = self.terms.iter().map(|(.., exponent)| *exponent).max() else {
+        let largest = self.largest;
+        if largest == ABSENT {
             return 0;
-        };
-        let mut sum = 0i64;
-        for (negative, significand, up, exponent) in &self.terms {
-            let aligned = round_even((*significand) << up, (largest - exponent).cast_unsigned()).cast_signed();
-            sum += if *negative { -aligned } else { aligned };
+        }
+        let mut sum = 0;
+        for (exponent, significand) in &self.terms[..self.count.min(TERMS)] {
+            let aligned = align(significand.unsigned_abs(), (largest - exponent).cast_unsigned()).cast_signed();
+            sum += if *significand < 0 { -aligned } else { aligned };
         }
         let negative = sum < 0;
         let sign = u32::from(negative) << 31;
@@ -123,7 +164,7 @@ impl Aligned {
             return 0;
         }
         // sum * 2^(largest - 277), normalised to 24 bits.
-        let magnitude = sum.unsigned_abs();
+        let magnitude = u64::from(sum.unsigned_abs());
         let extra = 64 - magnitude.leading_zeros() as i32 - 24;
         let mut rounded = if extra > 0 { round_even(magnitude, extra.cast_unsigned()) } else { magnitude << -extra };
         let mut exponent = largest - 277 + 150 + extra;
@@ -139,6 +180,14 @@ impl Aligned {
     }
 }
 
+/// `value / 2^shift`, to nearest, ties to even, of a value of at most 25 bits.
+#[inline(always)]
+fn align(value: u32, shift: u32) -> u32 {
+    // Without a branch, in halves: nothing is left of such a value from 26 on.
+    let shift = shift.min(30);
+    (2 * value + (1 << shift) - 1 + (value >> shift & 1)) >> (shift + 1)
+}
+
 /// `value / 2^shift`, to nearest, ties to even.
 fn round_even(value: u64, shift: u32) -> u64 {
     if shift == 0 {
@@ -149,4 +198,20 @@ fn round_even(value: u64, shift: u32) -> u64 {
     }
     let (floor, rest, half) = (value >> shift, value & ((1 << shift) - 1), 1 << (shift - 1));
     floor + u64::from(rest > half || rest == half && floor & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_aligned_as_they_are_rounded() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let values = (0..20_000).map(|index| random.u32(..1 << 25) >> (index % 25) << (index % 7));
+        for value in values.map(|value| value & 0x1ff_ffff).chain([0, 1, 0x1ff_ffff, 1 << 24, 3 << 23]) {
+            for shift in (0..40).chain([63, 64, 600]) {
+                assert_eq!(u64::from(align(value, shift)), round_even(value.into(), shift), "{value:#x} {shift}");
+            }
+        }
+    }
 }

@@ -6,6 +6,7 @@ use super::MOST_BYTES;
 pub type Bytes = [u8; MOST_BYTES];
 
 /// Lane `index` of `bits` bits, with zeros above.
+#[inline(always)]
 pub fn get(bytes: &[u8], bits: u32, index: usize) -> u64 {
     let at = index * bits as usize / 8;
     match bits {
@@ -22,6 +23,7 @@ pub fn get(bytes: &[u8], bits: u32, index: usize) -> u64 {
 }
 
 /// The same as a number, with the sign if there is one.
+#[inline(always)]
 pub fn number(bytes: &[u8], bits: u32, index: usize, signed: bool) -> i64 {
     let lane = get(bytes, bits, index);
     if signed { (lane << (64 - bits)).cast_signed() >> (64 - bits) } else { lane.cast_signed() }
@@ -54,6 +56,7 @@ pub fn set_accumulators(bytes: &mut Bytes, bits: u32, values: &[i64]) {
 }
 
 /// Sets lane `index` to the low bits of a value.
+#[inline(always)]
 pub fn set(bytes: &mut [u8], bits: u32, index: usize, value: u64) {
     let at = index * bits as usize / 8;
     match bits {
@@ -68,6 +71,21 @@ pub fn set(bytes: &mut [u8], bits: u32, index: usize, value: u64) {
         _ => bytes[at..at + bits as usize / 8].copy_from_slice(&value.to_le_bytes()[..bits as usize / 8]),
     }
 }
+
+/// Calls a function whose first argument is the width of lanes with a constant for it: then its loops over lanes are vector
+/// instructions of the host.
+macro_rules! of_width {
+    ($function:ident($bits:expr $(, $argument:expr)*)) => {
+        match $bits {
+            8 => $function(8 $(, $argument)*),
+            16 => $function(16 $(, $argument)*),
+            32 => $function(32 $(, $argument)*),
+            64 => $function(64 $(, $argument)*),
+            bits => $function(bits $(, $argument)*),
+        }
+    };
+}
+pub(super) use of_width;
 
 /// A 32-bit word at the start.
 pub fn word(bytes: &[u8]) -> u32 {

@@ -36,9 +36,10 @@ impl Rounding {
     }
 
     /// Whether floor(x) has to be increased by one, where x = floor(x) + rest and half is one half in the rest's units.
-    fn up(self, negative: bool, odd: bool, rest: u128, half: u128) -> bool {
+    #[inline(always)]
+    fn up<T: Copy + Ord + Default>(self, negative: bool, odd: bool, rest: T, half: T) -> bool {
         let (above, tie) = (rest > half, rest == half);
-        rest != 0
+        rest != T::default()
             && match self {
                 Self::Floor => false,
                 Self::Ceil => true,
@@ -63,6 +64,16 @@ impl Rounding {
         floor + i128::from(self.up(value < 0, floor & 1 == 1, rest, 1 << (shift - 1)))
     }
 
+    /// The same of a number of 64 bits, which takes the host less.
+    #[inline(always)]
+    pub fn shift_right_short(self, value: i64, shift: u32) -> i64 {
+        if shift == 0 {
+            return value;
+        }
+        let (floor, rest) = (value >> shift, value.cast_unsigned() & ((1 << shift) - 1));
+        floor + i64::from(self.up(value < 0, floor & 1 == 1, rest, 1 << (shift - 1)))
+    }
+
     /// fp32 to bf16. Infinity stays; of NaN the upper half stays, with its lowest bit set where it would read as infinity.
     pub fn to_bf16(self, bits: u32) -> u16 {
         let (negative, upper) = (bits >> 31 == 1, bits >> 16);
@@ -70,9 +81,9 @@ impl Rounding {
             return upper as u16 | u16::from(upper & 0x7f == 0);
         }
         // As a signed number, so that floor is towards minus infinity: the magnitude's ceiling for negative ones.
-        let magnitude = i128::from(bits & 0x7fff_ffff);
+        let magnitude = i64::from(bits & 0x7fff_ffff);
         let value = if negative { -magnitude } else { magnitude };
-        let rounded = self.shift_right(value, 16);
+        let rounded = self.shift_right_short(value, 16);
         (u32::from(negative) << 31 >> 16 | rounded.unsigned_abs() as u32) as u16
     }
 }
@@ -108,6 +119,21 @@ impl Saturation {
         };
         value as u64 & mask
     }
+
+    /// The same of a number of 64 bits, which takes the host less.
+    #[inline(always)]
+    pub fn apply_short(self, value: i64, bits: u32, signed: bool) -> u64 {
+        let mask = u64::MAX >> (64 - bits);
+        // With 63 bits or more above zero, no such number is too large.
+        let high = i64::MAX >> (if signed { 64 - bits } else { 63_u32.saturating_sub(bits) });
+        let low = if signed { -high - 1 } else { 0 };
+        let value = match self.0 & 3 {
+            0 => value,
+            3 if signed => value.clamp(low + 1, high),
+            _ => value.clamp(low, high),
+        };
+        value.cast_unsigned() & mask
+    }
 }
 
 #[cfg(test)]
@@ -130,6 +156,30 @@ mod tests {
     fn ties_go_where_the_mode_says(#[case] mode: u32, #[case] expected: [i128; 4]) {
         let rounding = Rounding::new(mode).unwrap();
         assert_eq!([5, 7, -5, -7].map(|halves| rounding.shift_right(halves, 1)), expected);
+    }
+
+    #[test]
+    fn short_numbers_are_as_long_ones() {
+        let modes = (0..16).filter_map(Rounding::new);
+        let mut random = fastrand::Rng::with_seed(1);
+        for rounding in modes {
+            for _ in 0..3000 {
+                let (value, shift) = (random.i64(..) >> random.u32(..64), random.u32(..64));
+                let long = rounding.shift_right(value.into(), shift);
+                assert_eq!(i128::from(rounding.shift_right_short(value, shift)), long, "{rounding:?} {value} {shift}");
+            }
+        }
+        for value in
+            [0, 1, -1, 127, 128, -128, -129, 255, 256, i64::MAX, i64::MIN].into_iter().chain([1 << 31, 1 << 32])
+        {
+            for (mode, bits, signed) in (0..4).flat_map(|mode| {
+                [4, 8, 16, 32, 64].into_iter().flat_map(move |bits| [true, false].map(|signed| (mode, bits, signed)))
+            }) {
+                let saturation = Saturation(mode);
+                let long = saturation.apply(value.into(), bits, signed);
+                assert_eq!(saturation.apply_short(value, bits, signed), long, "{value} {bits} {signed} {mode}");
+            }
+        }
     }
 
     #[test]

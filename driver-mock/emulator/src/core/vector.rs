@@ -1,6 +1,6 @@
 //! Operations of the mv slot on 512-bit vectors.
 
-use super::lanes::{self, Bytes};
+use super::lanes::{self, Bytes, of_width};
 use super::operation::{Compare, LaneType, Lanes};
 use aie_isa::InstructionSet;
 
@@ -9,6 +9,11 @@ const BYTES: usize = 64;
 
 /// Lane by lane. `select` has a bit for each lane.
 pub fn lanes(operation: Lanes, bits: u32, a: &Bytes, b: &Bytes, select: u64, out: &mut Bytes) {
+    of_width!(lanes_of(bits, operation, a, b, select, out));
+}
+
+#[inline(always)]
+fn lanes_of(bits: u32, operation: Lanes, a: &Bytes, b: &Bytes, select: u64, out: &mut Bytes) {
     for lane in 0..(BITS / bits) as usize {
         let (x, y) = (lanes::get(a, bits, lane), lanes::get(b, bits, lane));
         let chosen = select >> lane & 1 == 1;
@@ -37,6 +42,7 @@ pub fn lanes(operation: Lanes, bits: u32, a: &Bytes, b: &Bytes, select: u64, out
 }
 
 /// A lane in an order that compares as its number does.
+#[inline(always)]
 fn ordered(bytes: &Bytes, lane_type: LaneType, lane: usize, signed: bool) -> i64 {
     match lane_type {
         LaneType::Integer(bits) => lanes::number(bytes, bits, lane, signed),
@@ -54,10 +60,27 @@ fn is_nan(lane_type: LaneType, lane: u64) -> bool {
 
 /// Compares lanes; gives a bit for each. Lanes with the result go to `out`.
 pub fn compare(operation: Compare, lane_type: LaneType, signed: bool, a: &Bytes, b: &Bytes, out: &mut Bytes) -> u64 {
-    let bits = match lane_type {
-        LaneType::Integer(bits) => bits,
-        LaneType::Bfloat16 => 16,
-    };
+    match lane_type {
+        LaneType::Integer(bits) => of_width!(compare_integers(bits, operation, signed, a, b, out)),
+        LaneType::Bfloat16 => compare_lanes(operation, 16, LaneType::Bfloat16, signed, a, b, out),
+    }
+}
+
+#[inline(always)]
+fn compare_integers(bits: u32, operation: Compare, signed: bool, a: &Bytes, b: &Bytes, out: &mut Bytes) -> u64 {
+    compare_lanes(operation, bits, LaneType::Integer(bits), signed, a, b, out)
+}
+
+#[inline(always)]
+fn compare_lanes(
+    operation: Compare,
+    bits: u32,
+    lane_type: LaneType,
+    signed: bool,
+    a: &Bytes,
+    b: &Bytes,
+    out: &mut Bytes,
+) -> u64 {
     let mut flags = 0;
     for lane in 0..(BITS / bits) as usize {
         let (x, y) = (ordered(a, lane_type, lane, signed), ordered(b, lane_type, lane, signed));
@@ -85,6 +108,11 @@ pub fn compare(operation: Compare, lane_type: LaneType, signed: bool, a: &Bytes,
 
 /// One value in all lanes.
 pub fn broadcast(bits: u32, value: &[u8], out: &mut Bytes) {
+    of_width!(broadcast_lanes(bits, value, out));
+}
+
+#[inline(always)]
+fn broadcast_lanes(bits: u32, value: &[u8], out: &mut Bytes) {
     let size = bits as usize / 8;
     for lane in out[..BYTES].chunks_exact_mut(size) {
         lane.copy_from_slice(&value[..size]);
@@ -200,11 +228,18 @@ fn flip(mode: u32) -> Option<(usize, usize)> {
 /// Transposes matrices of `rows` x `columns` elements of `bits` bits that lie one after the other in `from`. Of the elements of the result
 /// those from `first` on go to `out`.
 fn transpose((bits, rows, columns): (u32, usize, usize), first: usize, from: &[u8], out: &mut Bytes) {
-    let (size, count) = (bits as usize / 8, rows * columns);
+    of_width!(transpose_elements(bits, (rows, columns), first, from, out));
+}
+
+#[inline(always)]
+fn transpose_elements(bits: u32, (rows, columns): (usize, usize), first: usize, from: &[u8], out: &mut Bytes) {
+    // All sizes are powers of two: divisions would take longer than the copies.
+    let (size, log_rows, log_columns) = (bits as usize / 8, rows.trailing_zeros(), columns.trailing_zeros());
+    let group = !(rows * columns - 1);
     for (index, element) in out[..BYTES].chunks_exact_mut(size).enumerate() {
-        let (group, index) = ((index + first) / count, (index + first) % count);
-        let at = (group * count + index % rows * columns + index / rows) * size;
-        element.copy_from_slice(&from[at..at + size]);
+        let index = index + first;
+        let at = (index & group) + ((index & (rows - 1)) << log_columns) + ((index & !group) >> log_rows);
+        element.copy_from_slice(&from[at * size..(at + 1) * size]);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Numbers between vectors and accumulators: UPS, SRS, packing, conversions.
 
 use super::block_float;
-use super::lanes::{self, Bytes};
+use super::lanes::{self, Bytes, of_width};
 use super::operation::{Narrow, Widen};
 use super::rounding::{self, Rounding, Saturation};
 
@@ -13,6 +13,20 @@ fn widths(narrow: u32, wide: u32, narrow_bytes: usize, wide_bytes: usize, mode: 
     let wide = if mode & 1 == 1 { 64 } else { 32 };
     let lanes = wide_bytes * 8 / wide as usize;
     ((narrow_bytes * 8 / lanes) as u32, wide)
+}
+
+/// Calls a function whose first argument is two widths with constants for those that occur most.
+macro_rules! of_widths {
+    ($function:ident($widths:expr $(, $argument:expr)*)) => {
+        match $widths {
+            (8, 16) => $function((8, 16) $(, $argument)*),
+            (8, 32) => $function((8, 32) $(, $argument)*),
+            (16, 32) => $function((16, 32) $(, $argument)*),
+            (16, 64) => $function((16, 64) $(, $argument)*),
+            (32, 64) => $function((32, 64) $(, $argument)*),
+            widths => $function(widths $(, $argument)*),
+        }
+    };
 }
 
 /// Widens `bytes` bytes of `source` into `target_bytes` bytes.
@@ -30,11 +44,8 @@ pub fn widen(
 ) {
     match operation {
         Widen::Ups { from, to } => {
-            let (from, to) = widths(from, to, bytes, target_bytes, mode);
-            for lane in 0..target_bytes * 8 / to as usize {
-                let value = i128::from(lanes::number(source, from, lane, signed)) << (shift & 0x3f);
-                lanes::set(out, to, lane, saturation.apply(value, to, true));
-            }
+            let widths = widths(from, to, bytes, target_bytes, mode);
+            of_widths!(ups(widths, source, target_bytes, signed, shift & 0x3f, saturation, out));
         }
         Widen::Float => {
             for lane in 0..target_bytes / 4 {
@@ -49,10 +60,39 @@ pub fn widen(
             } else {
                 4
             };
-            for lane in 0..target_bytes * 4 / from as usize {
-                lanes::set(out, from * 2, lane, lanes::number(source, from, lane, signed).cast_unsigned());
-            }
+            of_width!(unpack(from, source, target_bytes, signed, out));
         }
+    }
+}
+
+#[inline(always)]
+fn ups(
+    (from, to): (u32, u32),
+    source: &Bytes,
+    bytes: usize,
+    signed: bool,
+    shift: u32,
+    saturation: Saturation,
+    out: &mut Bytes,
+) {
+    // What stays within 64 bits is computed with them.
+    if from + shift < 64 {
+        for lane in 0..bytes * 8 / to as usize {
+            let value = lanes::number(source, from, lane, signed) << shift;
+            lanes::set(out, to, lane, saturation.apply_short(value, to, true));
+        }
+        return;
+    }
+    for lane in 0..bytes * 8 / to as usize {
+        let value = i128::from(lanes::number(source, from, lane, signed)) << shift;
+        lanes::set(out, to, lane, saturation.apply(value, to, true));
+    }
+}
+
+#[inline(always)]
+fn unpack(from: u32, source: &Bytes, bytes: usize, signed: bool, out: &mut Bytes) {
+    for lane in 0..bytes * 4 / from as usize {
+        lanes::set(out, from * 2, lane, lanes::number(source, from, lane, signed).cast_unsigned());
     }
 }
 
@@ -73,11 +113,8 @@ pub fn narrow(
     match operation {
         Narrow::Srs { from, to } => {
             let rounding = Rounding::new(rounding_mode)?;
-            let (to, from) = widths(to, from, target_bytes, bytes, mode);
-            for lane in 0..bytes * 8 / from as usize {
-                let value = rounding.shift_right(lanes::number(source, from, lane, true).into(), shift & (from - 1));
-                lanes::set(out, to, lane, saturation.apply(value, to, signed));
-            }
+            let widths = widths(to, from, target_bytes, bytes, mode);
+            of_widths!(srs(widths, source, bytes, signed, shift, rounding, saturation, out));
         }
         Narrow::Float => {
             let rounding = Rounding::new(rounding_mode)?;
@@ -100,13 +137,36 @@ pub fn narrow(
             } else {
                 8
             };
-            for lane in 0..bytes * 8 / from as usize {
-                let value = lanes::number(source, from, lane, signed);
-                lanes::set(out, from / 2, lane, saturation.apply(value.into(), from / 2, signed));
-            }
+            of_width!(pack(from, source, bytes, signed, saturation, out));
         }
     }
     Some(())
+}
+
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn srs(
+    (to, from): (u32, u32),
+    source: &Bytes,
+    bytes: usize,
+    signed: bool,
+    shift: u32,
+    rounding: Rounding,
+    saturation: Saturation,
+    out: &mut Bytes,
+) {
+    for lane in 0..bytes * 8 / from as usize {
+        let value = rounding.shift_right_short(lanes::number(source, from, lane, true), shift & (from - 1));
+        lanes::set(out, to, lane, saturation.apply_short(value, to, signed));
+    }
+}
+
+#[inline(always)]
+fn pack(from: u32, source: &Bytes, bytes: usize, signed: bool, saturation: Saturation, out: &mut Bytes) {
+    for lane in 0..bytes * 8 / from as usize {
+        let value = lanes::number(source, from, lane, signed);
+        lanes::set(out, from / 2, lane, saturation.apply_short(value, from / 2, signed));
+    }
 }
 
 /// The largest whole number not above `x * 2^shift`, for lanes of bf16 from lane `first` on.
