@@ -3,8 +3,8 @@
 //! Every stage is a program of its own, either cargo or this one with another command: a crash costs one stage, and each can
 //! be repeated alone exactly as it ran here. A stage that fails does not stop the others. Output goes straight through,
 //! so that the test runners' own summaries stay where they are. At the end come the last lines of each stage that failed, since logs
-//! of this length are cut, and a line that counts the stages. A stage that keeps one processor busy for minutes runs beside those
-//! that follow, which give way to it, and its output comes when both have ended.
+//! of this length are cut, and a line that counts the stages. What leaves processors idle runs beside other stages ([`Beside`]), and
+//! its output comes when it has ended.
 
 use crate::session::Options;
 use crate::{Cli, output, process, workspace};
@@ -14,11 +14,13 @@ use clap::{Args, CommandFactory};
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{BufRead, BufReader, IsTerminal, Read, Seek, Write, stderr};
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Seek, Write, stderr};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use wait4::{ResUse, Wait4};
 
 /// What a stage runs.
 #[derive(Clone, Copy)]
@@ -36,10 +38,35 @@ struct Stage {
     program: Program,
     /// Its arguments, separated by blanks.
     arguments: &'static str,
+    beside: Option<Beside>,
+}
+
+/// A stage that runs beside those behind it.
+#[derive(Clone, Copy)]
+struct Beside {
+    /// The stage that waits for it first.
+    until: &'static str,
+    /// Who gets processors only when the other leaves them free.
+    gives_way: GivesWay,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum GivesWay {
+    /// The stage itself, which takes what those behind it leave.
+    Itself,
+    /// Those behind it: it waits for answers by a clock that does not wait for it.
+    Others,
+}
+
+impl Stage {
+    /// The same beside those behind it.
+    const fn beside(self, until: &'static str, gives_way: GivesWay) -> Self {
+        Self { beside: Some(Beside { until, gives_way }), ..self }
+    }
 }
 
 const fn xtask(name: &'static str, arguments: &'static str) -> Stage {
-    Stage { name, about: "", program: Program::Xtask, arguments }
+    Stage { name, about: "", program: Program::Xtask, arguments, beside: None }
 }
 
 const fn cargo(
@@ -48,7 +75,7 @@ const fn cargo(
     arguments: &'static str,
     environment: &'static [(&'static str, &'static str)],
 ) -> Stage {
-    Stage { name, about, program: Program::Cargo(environment), arguments }
+    Stage { name, about, program: Program::Cargo(environment), arguments, beside: None }
 }
 
 /// The stages in their order: quick ones first, and what builds most before what uses it.
@@ -57,6 +84,16 @@ const STAGES: &[Stage] = &[
     xtask("typos", "lint typos"),
     xtask("deny", "lint deny"),
     xtask("commits", "lint commits"),
+    // It waits for the network.
+    xtask("testbed", "testbed").beside("hsa-headers", GivesWay::Itself),
+    // At the end of what the stages beside it compile, and in tests that wait, processors are idle.
+    cargo(
+        "release",
+        "the library and its programs build in release mode, as other stages use them",
+        "build --release --package aie-ggml-bridge --package aie-jit-iron --package aie-ggml-cli",
+        &[],
+    )
+    .beside("kernel-calls", GivesWay::Itself),
     cargo("clippy", "no warning in any target", "clippy --workspace --all-targets -- -D warnings", &[]),
     cargo("unit", "unit, conformance and documentation tests of the workspace", "test --workspace --no-fail-fast", &[]),
     cargo(
@@ -80,7 +117,9 @@ const STAGES: &[Stage] = &[
     xtask("demo-rings", "demo --emulated --flash-attention --products rings --prompt The -n 2"),
     xtask("store", "store"),
     xtask("iron", "iron"),
-    xtask(BESIDE, "vm check --ci"),
+    // The virtual machine has one processor, and takes four minutes. The guest's kernel gives the NPU 2 s for a chain and 5 s for a
+    // message, by a clock that does not wait. The stages beside it neither build nor download anything.
+    xtask("vm", "vm check --ci").beside("explain", GivesWay::Others),
     xtask("operations", "gen operations --check"),
     xtask("environment", "gen environment --check"),
     xtask("backend-ops", "backend-ops --ci"),
@@ -116,14 +155,7 @@ const STAGES: &[Stage] = &[
     xtask("bad-input", "bad-input"),
 ];
 
-/// The stage that runs beside the ones behind it: the virtual machine has one processor, and takes four minutes. Those that follow
-/// neither build nor download anything, and get the processors only when it leaves them free: the guest's kernel gives the NPU 2 s for
-/// a chain and 5 s for a message, by a clock that does not wait for us.
-const BESIDE: &str = "vm";
-/// The stage that waits for it first.
-const AFTER_BESIDE: &str = "explain";
-
-/// How much the stages beside it give way.
+/// How much a stage gives way to one beside it.
 const NICENESS: &str = "15";
 
 /// Lines of a failed stage that are shown again at the end.
@@ -175,6 +207,8 @@ struct Row {
     command: String,
     end: String,
     seconds: f64,
+    /// Of processors, with those of all programs that it has started and waited for.
+    processor_seconds: f64,
     ok: bool,
     /// Its last lines, where they were not printed to a terminal.
     #[serde(skip)]
@@ -184,17 +218,37 @@ struct Row {
 impl Row {
     fn new(stage: &Stage) -> Self {
         let command = shown(stage);
-        Self { stage: stage.name, command, end: String::new(), seconds: 0.0, ok: false, last_lines: VecDeque::new() }
+        Self {
+            stage: stage.name,
+            command,
+            end: String::new(),
+            seconds: 0.0,
+            processor_seconds: 0.0,
+            ok: false,
+            last_lines: VecDeque::new(),
+        }
     }
 
-    fn end(&mut self, status: std::io::Result<ExitStatus>, started: Instant) {
+    fn end(&mut self, (ended, elapsed): (io::Result<ResUse>, Duration)) {
         // A stage that cannot be started is a failed one; the others still have something to say.
-        (self.ok, self.end) = match status {
-            Ok(status) => (status.success(), status.to_string()),
+        (self.ok, self.end) = match ended {
+            Ok(ResUse { status, rusage }) => {
+                self.processor_seconds = (rusage.utime + rusage.stime).as_secs_f64();
+                (status.success(), status.to_string())
+            }
             Err(error) => (false, format!("cannot be started: {error}")),
         };
-        self.seconds = started.elapsed().as_secs_f64();
+        self.seconds = elapsed.as_secs_f64();
     }
+}
+
+/// Starts a stage, and waits for its end.
+fn finish(mut command: Command) -> (io::Result<ResUse>, Duration) {
+    let started = Instant::now();
+    let child = command.spawn();
+    // It has our ends of the pipe.
+    drop(command);
+    (child.and_then(|mut child| child.wait4()), started.elapsed())
 }
 
 /// Runs the command. The exit code is 1 if a stage failed; the table and the last line have said so then.
@@ -214,21 +268,24 @@ pub fn run(args: &TestArgs, options: &Options) -> Result<ExitCode> {
     let own = std::env::current_exe().context("cannot find this program's own file")?;
     let mut rows = Vec::with_capacity(chosen.len());
     let started = Instant::now();
-    let mut beside: Option<Beside> = None;
+    let mut running: Vec<Running> = Vec::new();
     for (index, stage) in chosen.iter().enumerate() {
-        if stage.name == AFTER_BESIDE {
-            rows.extend(beside.take().map(Beside::end));
-        }
+        let is_awaited = |other: &mut Running| place(other.beside.until) <= place(stage.name);
+        rows.extend(running.extract_if(.., is_awaited).map(Running::end));
         let (number, count, minutes) = (index + 1, chosen.len(), started.elapsed().as_secs() / 60);
         announce(&format!("stage {number} of {count}, {minutes} min: {} ({})", stage.name, about(stage)));
-        if stage.name == BESIDE && number < count && process::processors() > 1 {
-            beside = Some(Beside::start(stage, &own, options)?);
-        } else {
-            let programs = args.programs.as_deref().filter(|_| stage.name == REAL_PROGRAMS);
-            rows.push(run_stage(stage, &own, programs, beside.is_some(), options)?);
+        match stage.beside {
+            Some(beside) if number < count && process::processors() > 1 => {
+                running.push(Running::start(stage, beside, &own, options)?);
+            }
+            _ => {
+                let programs = args.programs.as_deref().filter(|_| stage.name == REAL_PROGRAMS);
+                let gives_way = running.iter().any(|other| other.beside.gives_way == GivesWay::Others);
+                rows.push(run_stage(stage, &own, programs, gives_way, options)?);
+            }
         }
     }
-    rows.extend(beside.take().map(Beside::end));
+    rows.extend(running.into_iter().map(Running::end));
     if options.json {
         output::json(&rows)?;
     } else {
@@ -252,6 +309,11 @@ fn warn_of_little_room() {
         let (folder, free, most) = (folder.display(), free as f64 / 1e9, DISK_BYTES / 1_000_000_000);
         announce(&format!("{folder} has {free:.1} GB free; all stages together write up to {most} GB"));
     }
+}
+
+/// Where a stage is among all.
+fn place(name: &str) -> usize {
+    STAGES.iter().position(|stage| stage.name == name).unwrap_or(STAGES.len())
 }
 
 fn choose(only: &[String], skip: &[String]) -> Vec<&'static Stage> {
@@ -291,30 +353,33 @@ fn run_stage(stage: &Stage, own: &Path, programs: Option<&Path>, gives_way: bool
     let mut command = command(stage, own, options);
     command.args(programs.into_iter().flat_map(|programs| [Path::new("--programs"), programs]));
     if gives_way {
-        let mut nice = Command::new("nice");
-        nice.args(["-n", NICENESS]).arg(command.get_program()).args(command.get_args());
-        nice.envs(command.get_envs().filter_map(|(name, value)| value.map(|value| (name, value))));
-        command = nice;
+        command = nice(&command);
     }
     command.stdin(Stdio::null());
     let mut row = Row::new(stage);
-    let started = Instant::now();
     if stderr().is_terminal() && !options.json {
-        row.end(command.status(), started);
+        row.end(finish(command));
         return Ok(row);
     }
     // With JSON, standard output is not the stages'.
-    let (reader, writer) = std::io::pipe().context("cannot read a stage's output")?;
+    let (reader, writer) = io::pipe().context("cannot read a stage's output")?;
     command.stdout(writer.try_clone().context("cannot read a stage's output")?).stderr(writer);
-    let child = command.spawn();
-    // It has our ends of the pipe.
-    drop(command);
     let (sender, last_lines) = mpsc::channel();
-    std::thread::spawn(move || sender.send(pass_on(reader)));
-    row.end(child.and_then(|mut child| child.wait()), started);
+    thread::spawn(move || sender.send(pass_on(reader)));
+    row.end(finish(command));
     // What a stage has left running keeps the pipe open.
     row.last_lines = last_lines.recv_timeout(Duration::from_secs(10)).unwrap_or_default();
     Ok(row)
+}
+
+/// The same command, which gives way to others.
+fn nice(command: &Command) -> Command {
+    let mut nice = Command::new("nice");
+    nice.args(["-n", NICENESS]).arg(command.get_program()).args(command.get_args());
+    nice.envs(command.get_envs().filter_map(|(name, value)| value.map(|value| (name, value))));
+    // cargo runs in the workspace.
+    command.get_current_dir().map(|folder| nice.current_dir(folder));
+    nice
 }
 
 /// Copies a stage's output to standard error; its last lines.
@@ -334,25 +399,28 @@ fn pass_on(output: impl Read) -> VecDeque<String> {
 }
 
 /// A stage that runs while others do.
-struct Beside {
+struct Running {
+    beside: Beside,
     row: Row,
-    child: std::io::Result<Child>,
+    ended: JoinHandle<(io::Result<ResUse>, Duration)>,
     output: File,
-    started: Instant,
 }
 
-impl Beside {
-    fn start(stage: &Stage, own: &Path, options: &Options) -> Result<Self> {
+impl Running {
+    fn start(stage: &Stage, beside: Beside, own: &Path, options: &Options) -> Result<Self> {
         let output = tempfile::tempfile().context("cannot keep a stage's output")?;
         let mut command = command(stage, own, options);
+        if beside.gives_way == GivesWay::Itself {
+            command = nice(&command);
+        }
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
-        Ok(Self { row: Row::new(stage), child: command.spawn(), output, started: Instant::now() })
+        Ok(Self { beside, row: Row::new(stage), ended: thread::spawn(|| finish(command)), output })
     }
 
     /// Waits for its end, and prints what it has said.
     fn end(self) -> Row {
-        let Self { mut row, child, mut output, started } = self;
-        row.end(child.and_then(|mut child| child.wait()), started);
+        let Self { mut row, ended, mut output, .. } = self;
+        row.end(ended.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         announce(&format!("the output of stage {}", row.stage));
         if output.rewind().is_ok() {
             row.last_lines = pass_on(output);
@@ -392,12 +460,14 @@ fn shown(stage: &Stage) -> String {
 }
 
 fn print(rows: &[Row], elapsed: Duration) {
-    let mut table = output::table(&["stage", "#seconds", "result"]);
+    let mut table = output::table(&["stage", "#seconds", "#of processors", "result"]);
     for row in rows {
         let result = if row.ok { output::good("ok") } else { output::bad(&format!("FAIL: {}", row.end)) };
-        table.add_row([row.stage.to_owned(), format!("{:.1}", row.seconds), result]);
+        let [seconds, of_processors] = [row.seconds, row.processor_seconds].map(|seconds| format!("{seconds:.1}"));
+        table.add_row([row.stage.to_owned(), seconds, of_processors, result]);
     }
-    table.add_row(["all".to_owned(), output::seconds(elapsed), String::new()]);
+    let all = rows.iter().map(|row| row.processor_seconds).sum::<f64>();
+    table.add_row(["all".to_owned(), output::seconds(elapsed), format!("{all:.1}"), String::new()]);
     crate::say!("\n{table}");
     for row in rows.iter().filter(|row| !row.ok && !row.last_lines.is_empty()) {
         crate::say!("\nthe last lines of stage {}:", row.stage);
@@ -428,13 +498,23 @@ mod tests {
     }
 
     #[test]
-    fn only_stages_that_build_nothing_run_beside_another() {
+    fn only_stages_that_build_nothing_run_beside_the_virtual_machine() {
         let all = names(&[], &[]);
-        let place = |wanted: &str| all.iter().position(|name| *name == wanted).unwrap();
-        let beside = &all[place(BESIDE) + 1..place(AFTER_BESIDE)];
+        let beside = &all[place("vm") + 1..place("explain")];
         let quiet = ["operations", "environment", "backend-ops", "kld", "splits"];
         assert!(beside.iter().all(|name| quiet.iter().any(|quiet| name.starts_with(quiet))), "{beside:?}");
         assert!(!beside.is_empty());
+    }
+
+    #[test]
+    fn stages_wait_for_those_beside_them() {
+        for (index, stage) in STAGES.iter().enumerate() {
+            let Some(beside) = stage.beside else { continue };
+            assert!(index < place(beside.until) && place(beside.until) < STAGES.len(), "{}", stage.name);
+        }
+        // What is built beside others is what commands build, so that they find it.
+        let release = &STAGES[place("release")];
+        assert_eq!(release.arguments.split(' ').collect::<Vec<_>>(), crate::build::BACKEND);
     }
 
     #[test]
@@ -455,8 +535,8 @@ mod tests {
             let line = format!("xtask {}{programs}", stage.arguments);
             assert!(cli.clone().try_get_matches_from(line.split(' ')).is_ok(), "{line}");
         }
-        // `testbed` only prepares, timings and predictions are never judged, and `test` is this one.
-        let others = ["testbed", "bench", "predict", "test", "help"];
+        // Timings and predictions are never judged, and `test` is this one.
+        let others = ["bench", "predict", "test", "help"];
         for command in cli.get_subcommands().map(clap::Command::get_name) {
             let stage = stages().any(|stage| stage.arguments.split(' ').next() == Some(command));
             assert!(stage || others.contains(&command), "`{command}` is no stage of `test`");
