@@ -5,8 +5,8 @@
 //! that have not happened. Paths that meet have several; a set of them is kept for each register, and paths are never mixed
 //! within one.
 
+use super::hash::FastMap;
 use aie_isa::Bypass;
-use std::collections::HashMap;
 
 /// Which write a value comes from, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -133,8 +133,8 @@ pub struct Histories {
     sets: Vec<Vec<History>>,
     /// Whether a set changes without anything new.
     busy: Vec<bool>,
-    ids: HashMap<Vec<History>, SetId>,
-    unions: HashMap<(SetId, SetId), SetId>,
+    ids: FastMap<Vec<History>, SetId>,
+    unions: FastMap<(SetId, SetId), SetId>,
 }
 
 impl Histories {

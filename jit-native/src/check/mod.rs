@@ -25,6 +25,7 @@ mod code;
 mod control;
 mod dataflow;
 mod finding;
+mod hash;
 mod history;
 pub mod intent;
 mod memory;

@@ -6,10 +6,12 @@
 
 use super::code::{Branch, BundleId, Code, DELAY_SLOTS, Lock, MemoryAccess, Target};
 use super::finding::{Finding, Problem};
+use super::hash::FastMap;
 use super::history::{Histories, History, Read, SetId, Sighting, Source, Write};
 use super::intent::Intent;
 use aie_isa::Register;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::rc::Rc;
 
 /// The most points that are followed; programs of 16 KB have some thousands.
 const MOST_POINTS: usize = 100_000;
@@ -93,13 +95,16 @@ pub struct Clash {
     pub other: BundleId,
 }
 
+/// What a bundle writes and reads, register by register.
+type Actions = BTreeMap<u16, (Vec<Write>, Vec<Read>)>;
+
 /// What was found along all paths.
 #[derive(Debug)]
 pub struct Paths<'p> {
     pub code: Code<'p>,
     intent: Option<&'p Intent>,
     points: Vec<Point>,
-    point_ids: HashMap<Point, usize>,
+    point_ids: FastMap<Point, usize>,
     states: Vec<State>,
     /// The worklists of this round and of the next.
     waiting: BTreeSet<usize>,
@@ -109,7 +114,9 @@ pub struct Paths<'p> {
     /// The first is no call: what the program begins with.
     calls: Vec<Call>,
     histories: Histories,
-    steps: HashMap<(SetId, u16, BundleId), SetId>,
+    steps: FastMap<(SetId, u16, BundleId), SetId>,
+    /// By bundle; it issues at many points, and again whenever something new reaches one of them.
+    actions: FastMap<BundleId, Rc<Actions>>,
     /// Registers without parts get a place in [`State::registers`].
     leaves: Vec<Register>,
     leaf_of: HashMap<Register, u16>,
@@ -128,14 +135,15 @@ impl<'p> Paths<'p> {
         let mut paths = Self {
             intent,
             points: Vec::new(),
-            point_ids: HashMap::new(),
+            point_ids: FastMap::default(),
             states: Vec::new(),
             waiting: BTreeSet::new(),
             later: BTreeSet::new(),
             last: 0,
             calls: vec![Call { back: 0, within: BTreeSet::new() }],
             histories: Histories::default(),
-            steps: HashMap::new(),
+            steps: FastMap::default(),
+            actions: FastMap::default(),
             leaves: Vec::new(),
             leaf_of: HashMap::new(),
             resolved: code.program.targets.iter().map(|(at, to)| (*at, to.iter().copied().collect())).collect(),
@@ -461,9 +469,13 @@ impl<'p> Paths<'p> {
         }
     }
 
-    fn issue_registers(&mut self, id: BundleId, state: &mut State) {
+    /// What a bundle does to registers.
+    fn actions(&mut self, id: BundleId) -> Rc<Actions> {
+        if let Some(known) = self.actions.get(&id) {
+            return Rc::clone(known);
+        }
         let placed = &self.code.bundles[id as usize];
-        let mut actions: BTreeMap<u16, (Vec<Write>, Vec<Read>)> = BTreeMap::new();
+        let mut actions = Actions::new();
         for port_id in placed.ports.clone() {
             let port = &self.code.ports[port_id as usize];
             let iteration = self.intent.map_or(0, |intent| intent.iteration(&self.code, port));
@@ -477,6 +489,13 @@ impl<'p> Paths<'p> {
                 }
             }
         }
+        let actions = Rc::new(actions);
+        self.actions.insert(id, Rc::clone(&actions));
+        actions
+    }
+
+    fn issue_registers(&mut self, id: BundleId, state: &mut State) {
+        let actions = self.actions(id);
         let mut sightings = Vec::new();
         for leaf in 0..state.registers.len() as u16 {
             let set = state.registers[usize::from(leaf)];
