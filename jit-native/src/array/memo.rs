@@ -4,7 +4,7 @@
 //! for one would do something else on another.
 
 use aie_hal::Arch;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Arrays by what they were made for, and failures. Thread-safe.
 #[derive(Debug)]
@@ -14,7 +14,8 @@ pub struct Memo<P, T>(Mutex<Vec<Made<P, T>>>);
 struct Made<P, T> {
     arch: Arch,
     purpose: P,
-    result: Result<Arc<T>, String>,
+    /// Set once it is made. Apart from the list, so that arrays for other purposes are found and made meanwhile.
+    result: Arc<OnceLock<Result<Arc<T>, String>>>,
 }
 
 impl<P, T> Default for Memo<P, T> {
@@ -31,7 +32,7 @@ impl<P, T> Memo<P, T> {
 }
 
 impl<P: PartialEq, T> Memo<P, T> {
-    /// The array of a generation for a purpose; `make` makes it the first time, and others wait for that.
+    /// The array of a generation for a purpose; `make` makes it the first time, and others that want the same wait for that.
     ///
     /// # Errors
     /// The text of what went wrong, every time.
@@ -41,12 +42,18 @@ impl<P: PartialEq, T> Memo<P, T> {
         purpose: P,
         make: impl FnOnce() -> Result<T, E>,
     ) -> Result<Arc<T>, String> {
+        let result = self.place(arch, purpose);
+        result.get_or_init(|| make().map(Arc::new).map_err(|error| error.to_string())).clone()
+    }
+
+    /// Where the array is, or will be.
+    fn place(&self, arch: &Arch, purpose: P) -> Arc<OnceLock<Result<Arc<T>, String>>> {
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = made.iter().find(|found| found.purpose == purpose && found.arch == *arch) {
-            return found.result.clone();
+            return Arc::clone(&found.result);
         }
-        let result = make().map(Arc::new).map_err(|error| error.to_string());
-        made.push(Made { arch: arch.clone(), purpose, result: result.clone() });
+        let result = Arc::default();
+        made.push(Made { arch: arch.clone(), purpose, result: Arc::clone(&result) });
         result
     }
 }
@@ -68,5 +75,8 @@ mod tests {
         for reason in ["full", "later"] {
             assert_eq!(MEMO.get(&wide, 'c', || Err(reason)), Err("full".to_owned()));
         }
+        // While one is made, others can be.
+        let both = MEMO.get(&wide, 'd', || Ok::<_, String>(get(&wide, 'e', 4) + 1));
+        assert_eq!((*both.unwrap(), get(&wide, 'e', 6)), (5, 4));
     }
 }
