@@ -10,6 +10,9 @@ use aie_hal::ArchRegistry;
 use aie_hal::artifact::Digest;
 use rstest::rstest;
 use std::collections::{BTreeSet, HashMap};
+use std::num::NonZero;
+use std::sync::Mutex;
+use std::thread;
 use std::time::Instant;
 
 /// A generation as it is.
@@ -79,36 +82,50 @@ fn expect_no_findings(family: &Family, case: &Case, arch: &Arch) {
 #[case::aie2p("aie2p")]
 fn every_operation_is_right_on_the_emulated_array(#[case] generation: &str) {
     let arch = arch(generation);
-    for family in all().filter(|family| family.is_for(&arch)) {
-        let mut hardware = Bench::new(&arch, Loops::Close);
-        let mut jnz = Bench::new(&LoopForm::Jnz.on(&arch), Loops::RunOnce);
-        let (mut covered, mut bundles, mut cycles) = (BTreeSet::new(), [0; 2], [0; 2]);
-        let begun = Instant::now();
-        let cases = family.cases_on(&arch);
-        for case in &cases {
-            let name = case.name();
-            covered.insert(case.node.op.clone());
-            expect_no_findings(family, case, &arch);
-            let material = case.material(0).unwrap_or_else(|e| panic!("{name}: {e}"));
-            let ran = [&mut hardware, &mut jnz].map(|bench| bench.run(family, case, &material));
-            let Material { updated, before, expected, .. } = material;
-            case.judge(&ran[0].found, &expected).unwrap_or_else(|error| panic!("{name}: {error}"));
-            assert!(ran[0].found == ran[1].found, "{name} depends on the form of loops");
-            for (index, ran) in ran.iter().enumerate() {
-                bundles[index] += ran.bundles;
-                cycles[index] += ran.cycles;
-            }
-            assert_eq!(updated.is_some(), case.node.op == "SET_ROWS" || case.node.op == "CPY", "{name}");
-            assert_ne!(before, expected, "{name} would be right if nothing ran");
+    let families = Mutex::new(all().filter(|family| family.is_for(&arch)));
+    let next = || families.lock().unwrap().next();
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    // They have nothing in common, and take minutes one after the other.
+    thread::scope(|scope| {
+        for _ in 0..processors {
+            scope.spawn(|| {
+                while let Some(family) = next() {
+                    expect_right_operations(family, &arch);
+                }
+            });
         }
-        let (count, pdis, elapsed) = (cases.len(), hardware.devices.len(), begun.elapsed());
-        println!(
-            "{}: {count} cases, {pdis} PDIs; in both forms {bundles:?} bundles, {cycles:?} cycles, {elapsed:.1?}",
-            family.name
-        );
-        let all: BTreeSet<String> = family.operations.iter().map(ToString::to_string).collect();
-        assert_eq!(covered, all, "operations of {} without a case", family.name);
+    });
+}
+
+fn expect_right_operations(family: &Family, arch: &Arch) {
+    let mut hardware = Bench::new(arch, Loops::Close);
+    let mut jnz = Bench::new(&LoopForm::Jnz.on(arch), Loops::RunOnce);
+    let (mut covered, mut bundles, mut cycles) = (BTreeSet::new(), [0; 2], [0; 2]);
+    let begun = Instant::now();
+    let cases = family.cases_on(arch);
+    for case in &cases {
+        let name = case.name();
+        covered.insert(case.node.op.clone());
+        expect_no_findings(family, case, arch);
+        let material = case.material(0).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let ran = [&mut hardware, &mut jnz].map(|bench| bench.run(family, case, &material));
+        let Material { updated, before, expected, .. } = material;
+        case.judge(&ran[0].found, &expected).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(ran[0].found == ran[1].found, "{name} depends on the form of loops");
+        for (index, ran) in ran.iter().enumerate() {
+            bundles[index] += ran.bundles;
+            cycles[index] += ran.cycles;
+        }
+        assert_eq!(updated.is_some(), case.node.op == "SET_ROWS" || case.node.op == "CPY", "{name}");
+        assert_ne!(before, expected, "{name} would be right if nothing ran");
     }
+    let (count, pdis, elapsed) = (cases.len(), hardware.devices.len(), begun.elapsed());
+    println!(
+        "{}: {count} cases, {pdis} PDIs; in both forms {bundles:?} bundles, {cycles:?} cycles, {elapsed:.1?}",
+        family.name
+    );
+    let all: BTreeSet<String> = family.operations.iter().map(ToString::to_string).collect();
+    assert_eq!(covered, all, "operations of {} without a case", family.name);
 }
 
 /// Its kernels are right where loops repeat, and those with more than one iteration wrong where they do not.
