@@ -207,9 +207,14 @@ impl Testbed {
         self.program(program)
     }
 
-    /// An English text of more than 5,000 words.
-    pub fn text(&self) -> Result<PathBuf> {
-        existing(self.root().join("usr/share/common-licenses/GPL-3"))
+    /// Texts of more than 4,096 tokens each: a licence, a header in C, a program in Perl.
+    pub fn texts(&self) -> Result<[PathBuf; 3]> {
+        let of = |path| existing(self.root().join(path));
+        Ok([
+            of("usr/share/common-licenses/GPL-3")?,
+            of("usr/include/hsa/hsa.h")?,
+            of("usr/share/perl5/Debconf/ConfModule.pm")?,
+        ])
     }
 
     /// Where a downloaded model lies.

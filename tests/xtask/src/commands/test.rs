@@ -134,7 +134,7 @@ const STAGES: &[Stage] = &[
         "backend-ops-emulated",
         "backend-ops --emulated -o CONCAT,CPY,EXP,GEGLU,GET_ROWS,NORM,RMS_NORM,SET_ROWS,SILU,SUB,SWIGLU,TANH",
     ),
-    xtask("kld", "kld"),
+    xtask("kld", "kld --texts 1"),
     xtask("splits", "splits"),
     xtask("splits-xdna", "splits --driver xdna"),
     xtask("explain", "explain"),
