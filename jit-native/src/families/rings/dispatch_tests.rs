@@ -128,6 +128,23 @@ fn products_follow_each_other_on_one_load(
     }
 }
 
+/// The types of files named Q4_K_M of models whose rows are no whole blocks of q4_K, with streams that know nothing of the set.
+#[test]
+fn streams_do_not_depend_on_other_types() {
+    let types = Types::with(&[Weights::Q5_0, Weights::Q8_0, Weights::Q4K, Weights::Q6K]);
+    let all = machine(&aie2(), types).unwrap().rings.clone();
+    let mut device = Device::of(all.configured());
+    let sizes = [(Weights::Q5_0, 576), (Weights::Q8_0, 576), (Weights::Q4K, 1536), (Weights::Q6K, 1536)];
+    for ((weights, depth), seed) in sizes.into_iter().zip(1..) {
+        let problem = problem((weights, depth, 192, 1));
+        let stream = stream_of(&rings(weights), &problem);
+        assert_eq!(stream, stream_of(&all, &problem));
+        let cycles = run_stream(&mut device, &stream, &problem, seed);
+        let alone = run_stream(&mut Device::of(rings(weights).configured()), &stream, &problem, seed);
+        println!("{weights:?}: {cycles} cycles in a set of four, {alone} in the default one");
+    }
+}
+
 /// Whatever goes on when.
 #[rstest]
 fn products_are_right_in_any_order_of_events(

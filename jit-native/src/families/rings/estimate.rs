@@ -27,8 +27,8 @@ fn group(weights: Weights) -> (usize, usize) {
         Weights::Q4_0 => (84, 77),
         Weights::Q8_0 => (140, 270),
         Weights::Q4K => (390, 400),
-        Weights::Q5_0 => (135, 150),
-        Weights::Q5_1 => (62, 72),
+        Weights::Q5_0 => (140, 163),
+        Weights::Q5_1 => (64, 76),
         Weights::Q5K => (640, 700),
         Weights::Q6K => (700, 685),
     }

@@ -15,7 +15,7 @@ use super::memory::{PART_FACTORS, PORTION, Place, SUMS};
 use super::units::{Combined, LOW_BITS, SIGN_BIT, UPPER_BYTES};
 use crate::array::OWN_MEMORY;
 use crate::codegen::{Address, AliasRegion, Class, CoreBuilder, Reg};
-use crate::numerics::{Lanes, Unit, Vectors};
+use crate::numerics::{Unit, Vectors};
 
 /// The words of a portion, behind place for the scales of its units.
 pub(super) const WORDS: Place = (PORTION.0 + 64, PORTION.1 - 64);
@@ -200,7 +200,7 @@ pub(super) fn products(b: &mut CoreBuilder, k: Kernel, tiles: Reg) {
 impl Combined {
     /// Sixteens with a scale of eight bits each: two at once, the sums of both as one vector, of what is near and of the rest.
     pub(super) fn q6_k(self, b: &mut CoreBuilder) -> Reg {
-        let total = self.unit.one(b).zeros();
+        let totals = [(); 2].map(|()| self.unit.one(b).zeros());
         let masks = [LOW_BITS, SIGN_BIT].map(|mask| constant(b, mask));
         b.name_loop("parts of q6_K");
         b.repeat(8, |b| {
@@ -211,9 +211,8 @@ impl Combined {
                 b.emit("vband", [masked, factor, mask]);
                 masked
             });
-            self.add_scaled(b, total, two, low, sign);
+            self.add_scaled(b, totals, two, low, sign);
         });
-        let terms = self.unit.one(b).two_terms(total);
-        self.times(b, None, terms)
+        self.total(b, totals)
     }
 }

@@ -147,7 +147,7 @@ impl Units {
             },
             fifth: FifthBits::new(b, k, of),
             // Two parts at once leave room for one.
-            columns: if run_words < 5 || of == Weights::Q8_0 {
+            columns: if run_words <= 5 || of == Weights::Q8_0 {
                 [(); 2].map(|()| b.reg(Class::X))
             } else {
                 [b.reg(Class::X); 2]
@@ -480,9 +480,9 @@ impl Combined {
         [near, rest]
     }
 
-    /// Adds two vectors times a factor, less one that is taken off the factor.
-    pub fn add_scaled(self, b: &mut CoreBuilder, total: Reg, two: [Reg; 2], factor: Reg, less: Reg) {
-        for terms in two {
+    /// Adds two vectors times a factor, less one that is taken off the factor. Each has a total of its own, so that they do not wait for another.
+    pub fn add_scaled(self, b: &mut CoreBuilder, totals: [Reg; 2], two: [Reg; 2], factor: Reg, less: Reg) {
+        for (terms, total) in two.into_iter().zip(totals) {
             let mut l = self.unit.one(b);
             let more = l.multiply_add(total, terms, factor);
             let next = l.multiply_sub(more, terms, less);
@@ -490,9 +490,17 @@ impl Combined {
         }
     }
 
+    /// The next factor times the sum of two totals.
+    pub fn total(self, b: &mut CoreBuilder, [near, rest]: [Reg; 2]) -> Reg {
+        let mut l = self.unit.one(b);
+        let total = l.add(near, rest);
+        let terms = l.two_terms(total);
+        self.times(b, None, terms)
+    }
+
     /// Eight parts with scales and minimums, and then what these are multiplied with.
     fn q4_k(self, b: &mut CoreBuilder, of: Weights) -> Reg {
-        let [scaled, lessened] = [(); 2].map(|()| self.unit.one(b).zeros());
+        let [scaled, lessened] = [(); 2].map(|()| [(); 2].map(|()| self.unit.one(b).zeros()));
         let base = constant(b, NUMBER);
         b.name_loop("parts of q4_K");
         b.repeat(of.parts() as u32 / 2, |b| {
@@ -504,15 +512,12 @@ impl Combined {
                     b.load(halves[1], at, Address::Then(OFFSET_BYTES - 32));
                 }
             }
-            for (total, two) in [(scaled, parts), (lessened, sums)] {
+            for (totals, two) in [(scaled, parts), (lessened, sums)] {
                 let factor = Self::vector(b, self.part_factors, 64);
-                self.add_scaled(b, total, two, factor, base);
+                self.add_scaled(b, totals, two, factor, base);
             }
         });
-        let [scaled, lessened] = [scaled, lessened].map(|total| {
-            let terms = self.unit.one(b).two_terms(total);
-            self.times(b, None, terms)
-        });
+        let [scaled, lessened] = [scaled, lessened].map(|totals| self.total(b, totals));
         self.unit.one(b).sub(scaled, lessened)
     }
 }
