@@ -11,6 +11,7 @@ use crate::families::elements::program::program;
 use crate::kit::{Case, Exactness, Material};
 use aie_emulator::Rules;
 use aie_hal::ArchRegistry;
+use aie_hal::format::instructions::{ArgumentPlace, InstructionStream, JoinPart, join};
 use aie_isa::Isa;
 use aie_ops::DataType::{self, BF16, F16, F32};
 use aie_ops::Tensor;
@@ -120,6 +121,44 @@ fn operations_are_right_in_any_order_of_events(#[values(1, 2, 3)] seed: u64) {
     device.harness.reload_at_random(seed);
     for (case, round) in of_models().iter().skip(seed as usize).step_by(4).zip(0..) {
         run(&mut device, &arch, case, round, false);
+    }
+}
+
+/// One stream, with attention in between, in which nothing is written that is there already: parameters, frequencies, descriptors.
+#[test]
+fn joined_operations_find_what_is_there() {
+    let arch = costly();
+    let (rotation, attention) = (heads(64, 9, 2, false), &super::super::attention::FAMILY);
+    let attended = attention.cases_on(&arch).swap_remove(0);
+    let sum = line("ADD", 576, 1e-12);
+    let cases = [&rotation, &attended, &sum, &rotation, &heads(64, 3, 2, false), &attended, &rotation, &sum, &attended];
+    let (mut buffers, mut kernels) = (Vec::new(), Vec::new());
+    for (case, round) in cases.into_iter().zip(0..) {
+        let Material { sources, before, expected, .. } = case.material(round).unwrap();
+        let kernel = if case.node.op == "FLASH_ATTN_EXT" {
+            attention.kernel_of(case, &arch).unwrap()
+        } else {
+            kernel(case, &arch, &sources)
+        };
+        let first = buffers.len();
+        buffers.extend(sources.iter().chain([&before]).map(|bytes| words_of(bytes)));
+        let place = |argument: usize| ArgumentPlace { argument: argument as u16, offset: 0 };
+        kernels.push((kernel, (first..buffers.len()).map(place).collect::<Vec<_>>(), expected));
+    }
+    let parts = kernels.iter().map(|(kernel, places, _)| {
+        let stream = InstructionStream::parse(kernel.instructions()).unwrap();
+        JoinPart { stream, places, ahead: &[], kept: kernel.kept(), constant: &[], is_replaceable: false }
+    });
+    let joined = join(&parts.collect::<Vec<_>>()).unwrap().bytes;
+    let apart: u64 = kernels.iter().map(|(kernel, ..)| kernel.charged_operations()).sum();
+    let together = InstructionStream::parse(&joined).unwrap().charged_operations();
+    println!("{apart} operations, {together} of them joined");
+    // Frequencies three times, and parameters of attention twice.
+    assert!(apart - together >= 3 * 8 + 2 * 7, "{together} of {apart}");
+    Device::of(cores(&arch).unwrap().configured()).dispatch(&joined, &mut buffers).unwrap();
+    for (case, (_, places, expected)) in cases.into_iter().zip(&kernels) {
+        let result = &buffers[usize::from(places[places.len() - 1].argument)];
+        case.judge(&bytes_of(result), expected).unwrap_or_else(|error| panic!("{}: {error}", case.name()));
     }
 }
 
