@@ -32,10 +32,10 @@ pub trait Admission: Send + Sync + Debug {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Products {
     /// The one that makes all others.
-    #[default]
     Product,
     /// [`families::rings`], where it takes the node; and what a token has beside its products by [`families::rings::vectors`] and
     /// [`families::rings::attention`].
+    #[default]
     Rings,
 }
 

@@ -201,7 +201,7 @@ mod tests {
             ("GGML_HSA_COMPILERS", "native,reference"),
             ("GGML_HSA_JIT_TIMEOUT", "7"),
             ("GGML_HSA_NATIVE_LOOPS", "JNZ"),
-            ("GGML_HSA_NATIVE_PRODUCTS", "Rings"),
+            ("GGML_HSA_NATIVE_PRODUCTS", "Product"),
             ("GGML_HSA_SELFTEST", "Always"),
             ("GGML_HSA_SELFTEST_LIMIT", "3"),
             ("GGML_HSA_STATS", "out.json"),
@@ -232,7 +232,7 @@ mod tests {
                 ..default.jit
             },
             native_loops: NativeLoops::Always(LoopForm::Jnz),
-            native_products: Products::Rings,
+            native_products: Products::Product,
             self_test: SelfTest::Always,
             self_test_limit: Duration::from_secs(3),
             statistics: Some("out.json".into()),
