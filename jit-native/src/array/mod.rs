@@ -25,11 +25,12 @@
 //! - [`Tile`], [`Channel`]: places.
 //! - [`ArrayProgram`]: what is configured. Streams find their own way through the switches.
 //! - [`Ring`], [`Part`], [`Region`]: buffers in the array, and what of a kernel's arguments goes into them.
-//! - [`Elements`]: the design of all element-wise and row-wise operations. [`Product`]: that of matrix products. [`Rings`]: that of
-//!   products with few columns. [`Attention`]: that of attention on one core in each column. [`Passes`]: that of copies.
+//! - [`Elements`]: the design of all element-wise and row-wise operations. [`Product`]: that of matrix products. [`Broadcast`]: that of
+//!   products with many columns. [`Rings`]: that of products with few columns. [`Attention`]: that of attention on one core in each column. [`Passes`]: that of copies.
 
 mod attention;
 mod balance;
+mod broadcast;
 mod chain;
 mod configuration;
 mod configured;
@@ -54,6 +55,7 @@ mod switching;
 mod tile;
 
 pub use attention::{Attention, AttentionColumn, AttentionCore, AttentionRings, Moves};
+pub use broadcast::{Broadcast, BroadcastColumn};
 pub use configured::Configured;
 pub use contents::{GO_LOCK, Parameters};
 pub use descriptor::Part;
