@@ -33,8 +33,8 @@ pub trait Admission: Send + Sync + Debug {
 pub enum Products {
     /// The one that makes all others.
     Product,
-    /// [`families::rings`], where it takes the node; and what a token has beside its products by [`families::rings::vectors`] and
-    /// [`families::rings::attention`].
+    /// [`families::rings`], where it takes the node, and products of prompts by [`families::products::prompts`]; and what a token has beside its
+    /// products by [`families::rings::vectors`] and [`families::rings::attention`].
     #[default]
     Rings,
 }
@@ -232,7 +232,7 @@ mod tests {
             kit::families_of(&compiler.families, op).map(|family| family.name).collect::<Vec<_>>()
         };
         let of = |op| (names(&product, op), names(&rings, op));
-        assert_eq!(of("MUL_MAT"), (vec!["product"], vec!["rings", "product"]));
+        assert_eq!(of("MUL_MAT"), (vec!["product"], vec!["rings", "prompts", "product"]));
         assert_eq!(of("ROPE"), (vec!["rope"], vec!["vectors", "rope"]));
     }
 

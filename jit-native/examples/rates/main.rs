@@ -1,7 +1,7 @@
 //! How fast native kernels are: cycles of whole dispatches on the emulated array, and of loops from the schedule. The tables of
 //! docs/native-elements.md, native-attention.md and native-products.md are from it.
 //!
-//!     cargo run --release -p aie-jit-native --example rates -- [jnz] [loops] [few] [rings] [many [COLUMNS] [ROWSxELEMENTS]] [elements] [attention [KEYS]] [published]
+//!     cargo run --release -p aie-jit-native --example rates -- [jnz] [loops] [few] [rings] [many|prompts [COLUMNS] [ROWSxELEMENTS]] [elements] [attention [KEYS]] [published]
 //!
 //! - `jnz`: kernels whose loops branch back ([`LoopForm::Jnz`]) instead of those with hardware loops.
 //! - `loops`: the loops of products.
@@ -9,6 +9,7 @@
 //! - `rings`: the same products on chains that never end, and their loops.
 //! - `many`: products of models' shapes, or those of the one given, with COLUMNS columns (512 unless given): the share of the
 //!   array's multiply-accumulates.
+//! - `prompts`: the same shapes by broadcast, with the operations of their streams.
 //! - `elements`: elements and rows, `attention`: one token with up to KEYS keys (4,096 unless given).
 //! - `published`: what others measured.
 //!
@@ -35,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let shape = shape.map(|index| given.remove(index));
     let jnz = given.iter().position(|word| word == "jnz").map(|index| given.remove(index));
     let form = if jnz.is_some() { LoopForm::Jnz } else { LoopForm::Hardware };
-    const SECTIONS: [&str; 7] = ["loops", "few", "rings", "many", "elements", "attention", "published"];
+    const SECTIONS: [&str; 8] = ["loops", "few", "rings", "many", "prompts", "elements", "attention", "published"];
     if let Some(other) = given.iter().find(|word| !SECTIONS.contains(&word.as_str())) {
         let shapes = products::SHAPES.map(|(name, _)| name).join(", ");
         return Err(format!(
@@ -50,6 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "few" => products::few(form)?,
             "rings" => products::rings(form)?,
             "many" => products::many(form, columns, shape.as_deref())?,
+            "prompts" => products::prompts(form, columns, shape.as_deref())?,
             "elements" => others::elements(form)?,
             "attention" => others::attention(form, number.unwrap_or(4096))?,
             _ => published::print(),

@@ -2,6 +2,7 @@
 
 use crate::device::aie2;
 use crate::zeros::run;
+use aie_hal::format::instructions::InstructionStream;
 use aie_jit_native::codegen::LoopForm;
 use aie_jit_native::families;
 use aie_jit_native::{NativeCompiler, Products};
@@ -57,6 +58,28 @@ pub fn rings(form: LoopForm) -> Result<(), Box<dyn Error>> {
             println!(
                 "  {m:>5} x {k:<5} {name:<5} {cycles:>9} cycles, {:>5.2} bytes of weights a cycle",
                 bytes / cycles as f64
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Many columns, by broadcast, with columns of f32 and of bf16, in all shapes or in one.
+pub fn prompts(form: LoopForm, columns: usize, only: Option<&str>) -> Result<(), Box<dyn Error>> {
+    println!("\nProducts with {columns} columns, GGML_HSA_NATIVE_PRODUCTS=rings");
+    let compiler = NativeCompiler::with_loops(form).with_products(Products::Rings);
+    for (_, [m, k]) in SHAPES.into_iter().filter(|(name, _)| only.is_none_or(|only| only == *name)) {
+        for types in [[Q4_0, F32], [Q4_0, BF16], [BF16, BF16]] {
+            let node = node(types, [m, columns, k]);
+            let kernel = compiler.build(&node, &aie2())?;
+            let operations = InstructionStream::parse(kernel.instructions())?.charged_operations();
+            let cycles = run(&node, &compiler)?.cycles;
+            let share = 100.0 * (m * columns * k) as f64 / cycles as f64 / peak(types[0]);
+            println!(
+                "  {m:>5} x {k:<5} {:>4} x {:<4} {cycles:>10} cycles, {share:>4.1} % of the array, {operations} operations ({})",
+                types[0].name(),
+                types[1].name(),
+                kernel.name()
             );
         }
     }

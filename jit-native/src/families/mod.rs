@@ -45,7 +45,8 @@ pub static FAMILIES: &[&Family] = &[
 ];
 
 /// Families that a compiler asks only where they are chosen, before those that have their operations for all nodes.
-pub static CHOSEN: &[&Family] = &[&rings::FAMILY, &rings::vectors::FAMILY, &rings::attention::FAMILY];
+pub static CHOSEN: &[&Family] =
+    &[&rings::FAMILY, &products::prompts::FAMILY, &rings::vectors::FAMILY, &rings::attention::FAMILY];
 
 /// All of both.
 pub fn all() -> impl Iterator<Item = &'static Family> {

@@ -14,6 +14,17 @@ pub(crate) struct Planned {
     pub traffic: Traffic,
 }
 
+impl Planned {
+    /// How long it takes: its operations, and what the array or memory take behind them.
+    ///
+    /// # Errors
+    /// When the stream is none.
+    pub fn nanoseconds(&self, cost: &CostModel) -> Result<u64, String> {
+        let read = InstructionStream::parse(&self.stream).map_err(|error| error.to_string())?;
+        Ok(cost.stream_ns(read.charged_operations(), self.cycles, self.traffic))
+    }
+}
+
 /// 1, 2, 4 and so on below `most`, and `most`.
 pub(crate) fn powers(most: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(1), |power| Some(2 * power)).take_while(move |power| *power < most).chain([most])
@@ -31,10 +42,7 @@ pub(crate) fn cheapest<W>(
 ) -> Result<Vec<u8>, String> {
     let (mut best, mut reason): (Option<(u64, Vec<u8>)>, _) = (None, String::new());
     for way in ways {
-        let timed = make(way).and_then(|Planned { stream, cycles, traffic }| {
-            let read = InstructionStream::parse(&stream).map_err(|error| error.to_string())?;
-            Ok((cost.stream_ns(read.charged_operations(), cycles, traffic), stream))
-        });
+        let timed = make(way).and_then(|planned| Ok((planned.nanoseconds(cost)?, planned.stream)));
         match timed {
             Ok(found) if best.as_ref().is_none_or(|(least, _)| found.0 < *least) => best = Some(found),
             Ok(_) => {}

@@ -8,11 +8,22 @@ use std::borrow::Cow;
 
 /// Families in the order in which they are tested. Sums need shims and cores with their locks; rings in mem tiles that a stream starts,
 /// as the others from copies on have them, are what has hung on an NPU; those that the PDI starts have not.
-const BY_RISK: [&str; 10] =
-    ["elementwise", "rows", "rope", "vectors", "rings-attention", "rings", "copies", "product", "token", "attention"];
+const BY_RISK: [&str; 11] = [
+    "elementwise",
+    "rows",
+    "rope",
+    "vectors",
+    "rings-attention",
+    "rings",
+    "copies",
+    "product",
+    "prompts",
+    "token",
+    "attention",
+];
 
 /// What has streams that start channels of mem tiles.
-const STARTED_BY_STREAMS: [&str; 5] = ["copies", "product", "token", "attention", "imported-memory"];
+const STARTED_BY_STREAMS: [&str; 6] = ["copies", "product", "prompts", "token", "attention", "imported-memory"];
 
 /// A family of native kernels, or what a machine has to do right for all of them.
 #[derive(Debug, Clone, Copy)]

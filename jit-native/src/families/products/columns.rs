@@ -75,6 +75,49 @@ fn convert_four(b: &mut CoreBuilder, k: Kernel, source: Reg, target: Reg) {
     });
 }
 
+/// The same for a piece of the columns of a prompt, block by block: 64 elements of each column, of which those that are interleaved are 16 apart.
+pub(super) fn convert_piece(b: &mut CoreBuilder, k: Kernel, source: Reg, target: Reg) {
+    let form = k.parameter(b, Parameter::Form);
+    b.choose(form, Form::COUNT, |b, number| {
+        let Form { right, interleaved } = Form::numbered(number);
+        let modes = Modes {
+            transpose: [TRANSPOSE_LOW, TRANSPOSE_HIGH].map(|mode| b.scalar(mode)),
+            interleave: [INTERLEAVE_LOW, INTERLEAVE_HIGH].map(|mode| b.scalar(mode)),
+        };
+        let column = PIECE_ELEMENTS * right.bytes() as i64;
+        let columns: Vec<Reg> = (0..4)
+            .map(|index| {
+                let at = b.add(source, index * column);
+                k.pointer(b, k.arriving, at)
+            })
+            .collect();
+        let target = k.pointer(b, k.columns, target);
+        let [next, back] = [3 * column, BLOCK_BYTES - PIECE_ELEMENTS / 8 * PIECE_STEP_BYTES].map(|bytes| {
+            let modifier = b.reg(Class::Modifier);
+            b.constant_into(modifier, bytes);
+            modifier
+        });
+        let four = Columns { right, columns: &columns, modes: &modes };
+        let sixteen = Address::Then(16 * right.bytes() as i64);
+        let blocks = k.count(b, Parameter::BlocksPerUnit, 1);
+        b.name_loop(&format!("64 of four columns of {right:?}{}", if interleaved { ", interleaved" } else { "" }));
+        b.repeat(blocks, |b| {
+            for _ in 0..PIECE_ELEMENTS / 32 {
+                let [low, high] = [(); 2].map(|()| four.sixteen(b, sixteen));
+                let blocks = if interleaved { four.mixed(b, low, high) } else { [low, high].concat() };
+                blocks.iter().for_each(|block| b.store(*block, target, Address::Then(PIECE_STEP_BYTES)));
+            }
+            columns.iter().for_each(|column| b.advance(*column, next));
+            b.advance(target, back);
+        });
+    });
+}
+
+/// Elements of a column in a piece; from one step of 8 `k` to the next of its converted columns; a block of these.
+const PIECE_ELEMENTS: i64 = 64;
+const PIECE_STEP_BYTES: i64 = 256;
+const BLOCK_BYTES: i64 = 64;
+
 /// Four columns.
 struct Columns<'a> {
     right: Right,
@@ -103,16 +146,22 @@ impl Columns<'_> {
             b.name_loop(&format!("columns of {:?}, interleaved", self.right));
             b.repeat(sixteens, |b| {
                 let [low, high] = [to_upper, to_next].map(|by| self.sixteen(b, Address::ThenBy(by)));
-                for (low, high) in low.into_iter().zip(high) {
-                    for mode in self.modes.interleave {
-                        let block = b.reg(Class::X);
-                        b.shuffle(block, low, high, mode);
-                        b.store(block, target, Address::ThenBy(step));
-                    }
-                }
+                self.mixed(b, low, high).iter().for_each(|block| b.store(*block, target, Address::ThenBy(step)));
             });
             self.columns.iter().for_each(|column| b.advance(*column, to_upper));
         });
+    }
+
+    /// Two blocks of the lower half, each with that of the upper half at the same place.
+    fn mixed(&self, b: &mut CoreBuilder, low: [Reg; 2], high: [Reg; 2]) -> Vec<Reg> {
+        let pairs = low.into_iter().zip(high);
+        let all = pairs.flat_map(|(low, high)| self.modes.interleave.map(|mode| (low, high, mode)));
+        all.map(|(low, high, mode)| {
+            let block = b.reg(Class::X);
+            b.shuffle(block, low, high, mode);
+            block
+        })
+        .collect()
     }
 
     /// 16 elements of four columns as two blocks; `next` is where the columns go on.

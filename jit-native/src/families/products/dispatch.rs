@@ -3,7 +3,7 @@
 use super::arithmetic::Arithmetic;
 use super::machine::Machine;
 use super::memory::{ARENA, CORES};
-use super::parameters::Parameters;
+use super::parameters::{Parameter, Parameters};
 use super::plan::{Item, Phase, Tiling};
 use super::problem::Problem;
 use super::product::{BLOCK_BYTES, GROUP_ROWS};
@@ -284,7 +284,9 @@ impl<'a> Work<'a> {
             let order = dimensions([(rows, lanes), (lanes, 1), (tiling.columns / lanes, lanes * rows)]);
             dispatch.run(channels.result.1, &[Part::strided(memory.sums, 0, &order)], tiling.tiles as u32)?;
         }
-        dispatch.start(channels.tile, &self.parameters(&memory, groups).words())?;
+        // What follows is for prompts.
+        let words = self.parameters(&memory, groups).words();
+        dispatch.start(channels.tile, &words[..Parameter::ChunkHalves as usize])?;
         Ok(())
     }
 
@@ -378,6 +380,7 @@ impl<'a> Work<'a> {
             arriving_end: first(&memory.arriving) + u32::from(memory.arriving.depth) * memory.arriving.stride,
             sums_first: first(&memory.sums),
             sums_both: both(&memory.sums),
+            ..Parameters::default()
         }
     }
 

@@ -67,7 +67,32 @@ impl Locks {
     }
 }
 
+/// Rounding to the nearest number, ties to even.
+const NEAREST_EVEN: i64 = 12;
+
 impl Kernel {
+    /// Sets the control registers, and names the parts of memory.
+    pub fn new(b: &mut CoreBuilder, purpose: Purpose) -> Self {
+        let rounding = b.special("crRnd");
+        b.constant_into(rounding, NEAREST_EVEN);
+        // Quants have no sign, nor have packed scales, and nothing is saturated.
+        for control in ["crUnpackSign", "crUPSSign", "crSRSSign", "crSat"] {
+            let control = b.special(control);
+            b.constant_into(control, 0);
+        }
+        Self {
+            purpose,
+            parameters: b.region("parameters"),
+            arriving: b.region("arriving columns"),
+            columns: b.region("columns"),
+            weights: b.region("weights"),
+            placed: b.region("weights in place"),
+            decoded: b.region("decoded weights"),
+            sums: b.region("sums"),
+            matrix: b.scalar(purpose.arithmetic().configuration().into()),
+        }
+    }
+
     /// A parameter in a new scalar.
     pub fn parameter(self, b: &mut CoreBuilder, parameter: Parameter) -> Reg {
         let target = b.reg(Class::Scalar);

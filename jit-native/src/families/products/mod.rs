@@ -63,6 +63,7 @@ mod plan;
 mod problem;
 mod product;
 mod program;
+pub mod prompts;
 pub mod vectors;
 mod weights;
 
@@ -72,7 +73,7 @@ use crate::kit::{Family, NativeError, isa_for};
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::Node;
 use kernel::Purpose;
-use machine::{INSTRUCTION_SETS, NAME, machine};
+use machine::{INSTRUCTION_SETS, Machine, NAME, machine};
 use problem::Problem;
 
 const OPERATION: &str = "MUL_MAT";
@@ -105,12 +106,15 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
     // A column of the array costs operations, which take longer than what it saves where few bytes are read. With many columns of the
     // result each reads all weights, and there is work for all.
     let widths = cost::powers(columns).filter(|width| *width == columns || problem.has_few_columns());
-    let stream = cost::cheapest(widths, &arch.cost, |width| {
-        let phases = problem.phases(width)?;
-        let stream = dispatch::stream(&machine, &problem, &phases).map_err(|error| error.to_string())?;
-        Ok(Planned { stream, cycles: problem.cycles(&phases), traffic: Problem::weight_traffic(&phases) })
-    });
+    let stream = cost::cheapest(widths, &arch.cost, |width| planned(&machine, &problem, width));
     let stream = stream.map_err(unsupported)?;
     let name = format!("native-{OPERATION}-{}", problem.weights.dtype());
     Ok(machine.product.configured().artifact(name, stream)?)
+}
+
+/// The stream on so many columns of the array, with what passes meanwhile.
+fn planned(machine: &Machine, problem: &Problem, columns: usize) -> Result<Planned, String> {
+    let phases = problem.phases(columns)?;
+    let stream = dispatch::stream(machine, problem, &phases).map_err(|error| error.to_string())?;
+    Ok(Planned { stream, cycles: problem.cycles(&phases), traffic: Problem::weight_traffic(&phases) })
 }

@@ -83,4 +83,13 @@ parameters! {
     /// First buffer of sums, and the sum of the addresses of both.
     sums_first: SumsFirst;
     sums_both: SumsBoth;
+    /// For prompts: halves of a chunk, 64 `k` each, and bytes of one of converted columns and of weights; chunks of all tiles; pieces in which the
+    /// columns of a chunk arrive, and how many of them are converted behind each group of rows; sums of a group.
+    chunk_halves: ChunkHalves;
+    half_bytes: HalfBytes;
+    half_weights: HalfWeights;
+    all_chunks: AllChunks;
+    pieces: Pieces;
+    share: Share;
+    group_bytes: GroupBytes;
 }

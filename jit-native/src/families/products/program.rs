@@ -9,30 +9,10 @@ use crate::array::{GO_LOCK, OWN_LOCKS};
 use crate::codegen::{Class, CoreBuilder, CoreError, CoreProgram, LoopForm, Reg};
 use aie_isa::Isa;
 
-/// Rounding to the nearest number, ties to even.
-const NEAREST_EVEN: i64 = 12;
-
 /// The program of every core, for one purpose.
 pub(super) fn program(isa: &'static Isa, purpose: Purpose, loops: LoopForm) -> Result<CoreProgram, CoreError> {
     let mut b = CoreBuilder::new(isa);
-    let rounding = b.special("crRnd");
-    b.constant_into(rounding, NEAREST_EVEN);
-    // Quants have no sign, nor have packed scales, and nothing is saturated.
-    for control in ["crUnpackSign", "crUPSSign", "crSRSSign", "crSat"] {
-        let control = b.special(control);
-        b.constant_into(control, 0);
-    }
-    let kernel = Kernel {
-        purpose,
-        parameters: b.region("parameters"),
-        arriving: b.region("arriving columns"),
-        columns: b.region("columns"),
-        weights: b.region("weights"),
-        placed: b.region("weights in place"),
-        decoded: b.region("decoded weights"),
-        sums: b.region("sums"),
-        matrix: b.scalar(purpose.arithmetic().configuration().into()),
-    };
+    let kernel = Kernel::new(&mut b, purpose);
     b.forever(|b| kernel.dispatch(b));
     b.finish_with(loops)
 }

@@ -180,6 +180,11 @@ impl Weights {
         }
     }
 
+    /// Whether the program for prompts takes them: those whose units are half a chunk of its, or less, and that have `k` in order or 16 apart.
+    pub fn is_prompt(self) -> bool {
+        self.unit() <= 64 && self != Self::I8 && matches!(self.order(), Order::Plain | Order::Interleaved(16))
+    }
+
     /// Whether the core multiplies what arrives, without a copy.
     pub fn is_direct(self) -> bool {
         matches!(self, Self::Bf16 | Self::I8)

@@ -64,6 +64,36 @@ pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, source: Reg, target: Reg) {
     });
 }
 
+/// Bytes of decoded weights of 16 rows in half a chunk of a prompt, 64 elements of each.
+const HALF_BYTES: u32 = 2048;
+
+/// The same for the chunks of prompts, quants in halves of 64 elements of each row, in the types that are cut so. What is multiplied as it arrives
+/// is left where it is.
+pub(super) fn decode_chunk(b: &mut CoreBuilder, k: Kernel, number: Reg, [source, target]: [Reg; 2]) {
+    let types: Vec<Weights> = Weights::ALL.into_iter().take_while(|weights| weights.is_prompt()).collect();
+    b.choose(number, types.len() as u32, |b, number| {
+        let weights = types[number as usize];
+        match (weights, weights.layout()) {
+            (Weights::F32, _) => round(b, k, source, target),
+            (_, None) => {}
+            (_, Some(layout)) => {
+                if weights.comes_in_pairs() {
+                    align::pairs(b, k, &layout, source, weights == Weights::Q8_0);
+                }
+                scales::decode(b, k, source);
+                let (from, to) = (b.add(source, 0), b.add(target, 0));
+                let halves = k.count(b, Parameter::ChunkHalves, 1);
+                b.repeat(halves, |b| {
+                    quants::decode_two(b, k, weights, &layout, [from, to]);
+                    let bytes = k.parameter(b, Parameter::HalfWeights);
+                    b.emit("add", [from, from, bytes]);
+                    b.binary_into(to, "add", to, HALF_BYTES);
+                });
+            }
+        }
+    });
+}
+
 /// f32 to bf16: the order is right already.
 fn round(b: &mut CoreBuilder, k: Kernel, source: Reg, target: Reg) {
     let (source, target) = (k.pointer(b, k.weights, source), k.pointer(b, k.decoded, target));

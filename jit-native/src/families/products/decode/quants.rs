@@ -88,21 +88,15 @@ pub(super) struct Body {
 
 /// Multiplies all quants with their scales: four rows of all blocks, then the next four.
 pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, weights: Weights, layout: &Layout, [source, target]: [Reg; 2]) {
+    let places = Places::of(layout);
+    let turn = b.scalar(places.turn);
     let body = Body::new(b, weights);
     let words_at = b.add(source, i64::from(layout.words[0]) * WORD_BYTES);
     let scales_at = b.add(source, i64::from(layout.scales) * WORD_BYTES);
-    let period = i64::from(layout.period) * WORD_BYTES;
-    // From the first to the second block, and on to the next first one, in turn: both together are a period.
-    let (to_second, to_second_scale) = if layout.is_pair() {
-        (i64::from(layout.words[1] - layout.words[0]) * WORD_BYTES, 32)
-    } else {
-        (period, period)
-    };
-    let turn = b.scalar(if layout.is_pair() { period } else { 2 * period });
     body.each_four_rows(b, words_at, target, |b, words, target| {
         let [words, scales] = [words, scales_at].map(|at| k.pointer(b, k.weights, at));
         let target = k.pointer(b, k.decoded, target);
-        let (step, scale_step) = (b.scalar(to_second), b.scalar(to_second_scale));
+        let (step, scale_step) = (b.scalar(places.to_second), b.scalar(places.to_second_scale));
         let blocks = k.blocks(b, Parameter::Blocks, 32).at_least(if layout.is_pair() { 2 } else { 1 });
         b.name_loop(match weights {
             Weights::Q4_0 => "q4_0, four rows of a block",
@@ -117,6 +111,72 @@ pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, weights: Weights, layout: &
             b.emit("sub", [scale_step, turn, scale_step]);
         });
     });
+}
+
+/// The same for two blocks of each row, in one loop: both of four rows, then those of the next four.
+pub(super) fn decode_two(
+    b: &mut CoreBuilder,
+    k: Kernel,
+    weights: Weights,
+    layout: &Layout,
+    [source, target]: [Reg; 2],
+) {
+    let body = Body::new(b, weights);
+    let places = Places::of(layout);
+    let [words, scales] = [layout.words[0], layout.scales].map(|word| {
+        let at = b.add(source, i64::from(word) * WORD_BYTES);
+        k.pointer(b, k.weights, at)
+    });
+    let target = k.pointer(b, k.decoded, target);
+    let in_fours = weights == Weights::Q8_0;
+    let (zero, index) = (b.scalar(0), b.scalar(0));
+    let [step, scale_step] = [places.to_second, places.to_second_scale].map(|bytes| b.scalar(bytes));
+    // Both blocks' numbers lie behind each other; those of the next four rows begin a quarter behind the first ones'.
+    let next_rows = b.scalar(QUARTER_BYTES - 2 * STEPS as i64 * STEP_BYTES);
+    let target_step = b.scalar(0);
+    b.name_loop(match weights {
+        Weights::Q4_0 => "q4_0, four rows of a block in two",
+        Weights::Q4_1 => "q4_1, four rows of a block in two",
+        _ => "q8_0, four rows of a block in two",
+    });
+    b.repeat(8, |b| {
+        let four = b.binary("lshl", index, -1);
+        let (odd, eight) = (b.binary("and", four, 1), b.binary("lshl", four, -1));
+        for (mode, [first, _], by) in
+            [(body.mix_64, mode::MIX_64, odd), (body.mix_8, mode::MIX_8, odd), (body.mix_32, mode::MIX_32, eight)]
+        {
+            b.binary_into(mode, "add", by, first);
+        }
+        body.rows(b, [words, scales, target]);
+        let moves = if in_fours { b.binary("and", index, 1) } else { b.binary("eq", index, 3) };
+        let more = b.binary("lshl", moves, i64::from(EIGHT_BYTES.trailing_zeros()));
+        let by = b.add(step, more);
+        b.advance(words, by);
+        b.advance(scales, scale_step);
+        b.emit("sub", [step, zero, step]);
+        b.emit("sub", [scale_step, zero, scale_step]);
+        b.advance(target, target_step);
+        b.emit("sub", [target_step, next_rows, target_step]);
+        b.binary_into(index, "add", index, 1);
+    });
+}
+
+/// Bytes from the first to the second block, and on to the next first one, in turn: both together are a period, or two.
+struct Places {
+    to_second: i64,
+    to_second_scale: i64,
+    turn: i64,
+}
+
+impl Places {
+    fn of(layout: &Layout) -> Self {
+        let period = i64::from(layout.period) * WORD_BYTES;
+        if layout.is_pair() {
+            let to_second = i64::from(layout.words[1] - layout.words[0]) * WORD_BYTES;
+            return Self { to_second, to_second_scale: 32, turn: period };
+        }
+        Self { to_second: period, to_second_scale: period, turn: 2 * period }
+    }
 }
 
 /// The same for blocks of 256, whose scales and centres lie behind them.

@@ -1,0 +1,107 @@
+//! MUL_MAT with many columns: each word is read once for a whole row or column of cores.
+//!
+//! The array is [`Broadcast`](crate::array::Broadcast): a core computes a tile of the result, cores of a row have the same weights and those of a
+//! column the same columns.
+//!
+//! ```text
+//!   one core, 64 KiB
+//!
+//!   sums       rows x columns of f32, 16 rows after 16
+//!   columns    two chunks of 64 or 128 k, in bf16, as blocks of 8 k x 4 columns
+//!   decoded    16 rows of a chunk in bf16, if weights are not bf16
+//!   weights    2 x 16 rows of a chunk, as they arrive
+//!   arriving   2 x (4 to 16 columns x 64 k), as they arrive
+//! ```
+//!
+//! For 16 rows of a chunk a core decodes their weights once, multiplies them with all columns (`multiply`), and converts some of the columns of the
+//! next chunk. What is cut how is in `plan`, which also tells how long that takes: where the family of all products takes less, the node is its.
+//! Decoders, and the conversion of columns, are those of [all products](super).
+
+mod cases;
+mod dispatch;
+mod machine;
+mod multiply;
+mod plan;
+mod program;
+#[cfg(test)]
+mod tests;
+
+use super::problem::Problem;
+use crate::codegen::LoopReport;
+use crate::kit::cost::Planned;
+use crate::kit::{Family, NativeError, isa_for};
+use aie_hal::format::extent::Traffic;
+use aie_hal::{Arch, KernelArtifact};
+use aie_ops::Node;
+use machine::{INSTRUCTION_SETS, Machine, NAME, machine};
+use std::sync::Arc;
+
+const OPERATION: &str = "MUL_MAT";
+
+/// Products with many columns.
+pub static FAMILY: Family =
+    Family { name: NAME, operations: &[OPERATION], instruction_sets: INSTRUCTION_SETS, cases: cases::cases, build };
+
+/// What is known of the loops of the cores' program, for reports.
+///
+/// # Errors
+/// As for a node.
+pub fn loops(arch: &Arch) -> Result<Vec<LoopReport>, NativeError> {
+    Ok(machine(arch)?.loops.clone())
+}
+
+fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
+    let unsupported = |reason: String| NativeError::unsupported(NAME, node, reason);
+    if node.op != OPERATION {
+        return Err(unsupported(format!("possible: {OPERATION}")));
+    }
+    // Where there is no machine, that is what a caller has to know first.
+    isa_for(NAME, INSTRUCTION_SETS, arch)?;
+    let problem = Problem::of(node).map_err(unsupported)?;
+    let (machine, planned) = made(&problem, arch)?.map_err(unsupported)?;
+    if let Some(reason) = slower(&problem, &planned, arch)? {
+        return Err(unsupported(reason));
+    }
+    artifact(&problem, &machine, planned.stream)
+}
+
+/// The array with the stream of a product, or why there is none.
+type Made = Result<(Arc<Machine>, Planned), String>;
+
+fn made(problem: &Problem, arch: &Arch) -> Result<Made, NativeError> {
+    if let Some(reason) = plan::refusal(problem) {
+        return Ok(Err(reason));
+    }
+    let machine = machine(arch)?;
+    Ok(planned(&machine, problem).map(|planned| (machine, planned)))
+}
+
+fn artifact(problem: &Problem, machine: &Machine, stream: Vec<u8>) -> Result<KernelArtifact, NativeError> {
+    let name = format!("native-{NAME}-{OPERATION}-{}", problem.weights.dtype());
+    Ok(machine.broadcast.configured().artifact(name, stream)?)
+}
+
+/// That the family of all products takes less time, if it does.
+fn slower(problem: &Problem, planned: &Planned, arch: &Arch) -> Result<Option<String>, NativeError> {
+    let other = super::machine::machine(arch, problem.purpose())?;
+    let Ok(other) = super::planned(&other, problem, arch.array.columns) else {
+        return Ok(None);
+    };
+    let [own, other] = [planned, &other].map(|planned| planned.nanoseconds(&arch.cost));
+    Ok(match (own, other) {
+        (Ok(own), Ok(other)) if own >= other => {
+            Some(format!("about {own} ns; possible: {other} ns, by the family of all products"))
+        }
+        _ => None,
+    })
+}
+
+/// The stream of a product, with what passes meanwhile.
+fn planned(machine: &Machine, problem: &Problem) -> Result<Planned, String> {
+    let broadcast = &machine.broadcast;
+    let phases = plan::phases(problem, [broadcast.columns().len(), broadcast.rows()])?;
+    let stream = dispatch::stream(machine, problem, &phases).map_err(|error| error.to_string())?;
+    let cycles = phases.iter().map(|phase| phase.cycles(problem)).sum();
+    let traffic = phases.iter().map(|phase| phase.traffic(problem)).fold(Traffic::default(), Traffic::and);
+    Ok(Planned { stream, cycles, traffic })
+}

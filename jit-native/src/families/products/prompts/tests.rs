@@ -1,0 +1,100 @@
+//! The family on the emulator: results, cycles and operations.
+
+use super::cases::product;
+use super::*;
+use crate::array::testing::{Device, bytes_of, words_of};
+use aie_hal::ArchRegistry;
+use aie_hal::format::instructions::InstructionStream;
+use aie_ops::DataType;
+use rstest::rstest;
+
+/// Builds and runs a product; gives its cycles and operations.
+fn run(weights: DataType, columns: DataType, [m, n, k]: [usize; 3]) -> (u64, u64) {
+    let arch = ArchRegistry::builtin().get("aie2").unwrap();
+    let case = product(weights, columns, [m, n, k]);
+    let problem = Problem::of(&case.node).unwrap();
+    let (machine, planned) = made(&problem, &arch).unwrap().unwrap();
+    let kernel = artifact(&problem, &machine, planned.stream).unwrap();
+    let material = case.material(0).unwrap();
+    let words = |bytes: &Vec<u8>| {
+        let mut bytes = bytes.clone();
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        words_of(&bytes)
+    };
+    let mut buffers: Vec<Vec<u32>> = material.sources.iter().chain([&material.before]).map(words).collect();
+    let mut device = Device::load_on(&arch, kernel.pdi()).unwrap();
+    let mut cycles = 0;
+    for _ in 0..2 {
+        let run = device.dispatch(kernel.instructions(), &mut buffers).unwrap();
+        cycles = run.timing.cycles;
+        let found = bytes_of(&buffers[2]);
+        case.judge(&found[..material.expected.len()], &material.expected).unwrap();
+    }
+    let operations = InstructionStream::parse(kernel.instructions()).unwrap().charged_operations() as u64;
+    (cycles, operations)
+}
+
+#[rstest]
+#[case::bf16(DataType::BF16, DataType::BF16, [64, 64, 64])]
+#[case::bf16_f32(DataType::BF16, DataType::F32, [256, 256, 256])]
+#[case::q4_0(DataType::Q4_0, DataType::F32, [256, 256, 256])]
+#[case::tails(DataType::Q4_1, DataType::F32, [300, 150, 192])]
+#[case::tails_of_q8_0(DataType::Q8_0, DataType::F32, [65, 130, 128])]
+fn products_are_right(#[case] weights: DataType, #[case] columns: DataType, #[case] shape: [usize; 3]) {
+    let (cycles, operations) = run(weights, columns, shape);
+    println!("{weights} {columns} {shape:?}: {cycles} cycles, {operations} operations");
+}
+
+/// What keeps a product from the family.
+#[rstest]
+#[case::types(DataType::Q4_K, [512, 512, 512], "weights of q4_K; possible: bf16, f32, q4_0, q4_1, q8_0")]
+#[case::long(DataType::Q4_0, [512, 512, 96], "multiples of")]
+#[case::odd(DataType::Q4_0, [512, 512, 32], "multiples of")]
+#[case::few(DataType::BF16, [512, 8, 512], "512 rows and 8 columns; possible: 16 of each")]
+#[case::slower(DataType::Q4_0, [576, 128, 576], "by the family of all products")]
+fn others_are_refused(#[case] weights: DataType, #[case] shape: [usize; 3], #[case] message: &str) {
+    let arch = ArchRegistry::builtin().get("aie2").unwrap();
+    let error = build(&product(weights, DataType::F32, shape).node, &arch).unwrap_err().to_string();
+    assert!(error.contains(message), "{error}");
+}
+
+/// Products of models' prompts are taken: cycles and operations are fewer.
+#[rstest]
+#[case::small_model([576, 512, 576])]
+#[case::long_rows([576, 512, 1536])]
+#[case::many_rows([1536, 512, 576])]
+#[case::model_of_1b([2048, 512, 2048])]
+fn prompts_are_taken(#[values(DataType::BF16, DataType::Q4_0)] weights: DataType, #[case] shape: [usize; 3]) {
+    let arch = ArchRegistry::builtin().get("aie2").unwrap();
+    let node = product(weights, DataType::F32, shape).node;
+    let [own, other] = [FAMILY, super::super::FAMILY].map(|family| {
+        let kernel = (family.build)(&node, &arch).unwrap();
+        InstructionStream::parse(kernel.instructions()).unwrap().charged_operations()
+    });
+    assert!(own < other, "{own} operations instead of {other}");
+    println!("{weights} {shape:?}: {own} operations instead of {other}");
+}
+
+/// Tiles go over all rows and columns, none beyond the last.
+#[rstest]
+fn phases_cover_the_result(
+    #[values(16, 100, 576, 2048, 2049)] rows: usize,
+    #[values(16, 33, 512, 700)] columns: usize,
+) {
+    let node = product(DataType::Q4_0, DataType::F32, [rows, columns, 576]).node;
+    let problem = Problem::of(&node).unwrap();
+    let phases = plan::phases(&problem, [4, 4]).unwrap();
+    let mut covered = vec![false; rows * columns];
+    let starts = |side: &plan::Side| -> Vec<usize> {
+        let of_pass = |pass: usize| (0..side.cores).map(move |core| side.start(core) + pass * side.step());
+        (0..side.passes).flat_map(of_pass).collect()
+    };
+    for phase in &phases {
+        for row in starts(&phase.rows).into_iter().flat_map(|first| first..first + phase.rows.tile) {
+            for column in starts(&phase.columns).into_iter().flat_map(|first| first..first + phase.columns.tile) {
+                covered[column * rows + row] = true;
+            }
+        }
+    }
+    assert!(covered.iter().all(|covered| *covered));
+}
