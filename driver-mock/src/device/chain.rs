@@ -3,7 +3,7 @@
 use super::MockDevice;
 use crate::faults::Fault;
 use crate::npu::array::{fill_with_nonsense, overwrite_with_nonsense};
-use crate::npu::compiled::{Allowed, Kernel, PdiPlace};
+use crate::npu::compiled::{Allowed, Kernel, PdiPlace, Ranges};
 use crate::npu::fault_plan::CommandFault;
 use crate::npu::{ChainCommand, ContextId};
 use aie_device_memory::{Snapshots, Span};
@@ -73,8 +73,8 @@ fn dispatch(
             let first = |range: &Range<u64>| range.start;
             let allowed = Allowed {
                 addresses: dispatch.arguments.iter().map(first).collect(),
-                reads: dispatch.reads,
-                writes: dispatch.writes,
+                reads: Ranges::new(dispatch.reads),
+                writes: Ranges::new(dispatch.writes),
             };
             let stream = InstructionStream::for_firmware(dispatch.artifact.instructions());
             let stream = stream.map_err(|error| DeviceError::Unsupported(format!("{}: {error}", what())))?;

@@ -51,21 +51,47 @@ impl Kernel {
 
 /// Which bytes of its arguments a kernel may touch: those of joined dispatches are wider than what each of them uses.
 #[derive(Debug)]
-pub struct Allowed<'a> {
+pub struct Allowed {
     /// Where each argument starts.
     pub addresses: Vec<u64>,
     /// What it may read, as addresses.
-    pub reads: &'a [Range<u64>],
+    pub reads: Ranges,
     /// What it may read and write.
-    pub writes: &'a [Range<u64>],
+    pub writes: Ranges,
 }
 
-impl Allowed<'_> {
+/// Ranges of addresses, of which a joined dispatch has hundreds, for a question at each access.
+#[derive(Debug)]
+pub struct Ranges {
+    /// By where they start, with where the one that goes furthest ends, of those that start no later.
+    reach: Vec<(u64, u64)>,
+}
+
+impl Ranges {
+    /// These ranges, in any order.
+    pub fn new(ranges: &[Range<u64>]) -> Self {
+        let mut reach: Vec<(u64, u64)> = ranges.iter().map(|range| (range.start, range.end)).collect();
+        reach.sort_unstable();
+        let mut furthest = 0;
+        for (_, end) in &mut reach {
+            furthest = furthest.max(*end);
+            *end = furthest;
+        }
+        Self { reach }
+    }
+
+    /// Whether one of them has all these addresses.
+    fn have(&self, start: u64, end: u64) -> bool {
+        let count = self.reach.partition_point(|(from, _)| *from <= start);
+        self.reach[..count].last().is_some_and(|(_, furthest)| end <= *furthest)
+    }
+}
+
+impl Allowed {
     fn permits(&self, argument: usize, offset: usize, bytes: usize, is_write: bool) -> bool {
         let Some(address) = self.addresses.get(argument) else { return false };
         let (start, end) = (address + offset as u64, address + (offset + bytes) as u64);
-        let inside = |ranges: &[Range<u64>]| ranges.iter().any(|range| range.start <= start && end <= range.end);
-        inside(self.writes) || !is_write && inside(self.reads)
+        self.writes.have(start, end) || !is_write && self.reads.have(start, end)
     }
 }
 
@@ -179,7 +205,7 @@ impl CompiledArray {
         kernel: &KernelArtifact,
         stream: &[u8],
         arguments: &[Span<'_>],
-        allowed: Option<&Allowed<'_>>,
+        allowed: Option<&Allowed>,
     ) -> Result<Completed, String> {
         let stream = &InstructionStream::parse(stream).map_err(|error| error.to_string())?;
         let addresses: Vec<u64> = (0..arguments.len() as u64).map(|index| (index + 1) * APART).collect();
@@ -325,7 +351,7 @@ const APART: u64 = 1 << 40;
 /// The arguments of a dispatch as shim DMAs see them.
 struct ArgumentMemory<'a> {
     arguments: &'a [Span<'a>],
-    allowed: Option<&'a Allowed<'a>>,
+    allowed: Option<&'a Allowed>,
     written: Vec<bool>,
     /// The first access that was not possible.
     rejected: Option<String>,

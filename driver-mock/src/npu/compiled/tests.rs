@@ -11,6 +11,20 @@ use aie_hal::format::stream_switch::{PacketSlot, Port, StreamSwitch};
 use aie_hal::format::{pdi, shim_mux, tile_address};
 use rstest::rstest;
 
+/// As if each range was looked at.
+#[test]
+fn addresses_are_in_one_of_the_ranges() {
+    let ranges = [40..50, 10..20, 12..30, 15..18, 30..35, 60..60];
+    let index = Ranges::new(&ranges);
+    for start in 0..70 {
+        for end in start..70 {
+            let expected = ranges.iter().any(|range| range.start <= start && end <= range.end);
+            assert_eq!(index.have(start, end), expected, "{start}..{end}");
+        }
+    }
+    assert!(!Ranges::new(&[]).have(0, 0));
+}
+
 /// The value of lock 0 of a core.
 const LOCK: u32 = 0x1_f000;
 
