@@ -26,7 +26,7 @@ pub(super) enum Runs<H> {
     /// The kernel's.
     Own,
     /// One that was made for the data at hand ([`crate::StreamMaker`]).
-    Made(Stream<H>),
+    Made(Box<Stream<H>>),
     /// Those of neighbours.
     Joined(SharedJoined<H>),
 }

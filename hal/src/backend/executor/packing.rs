@@ -166,7 +166,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         let Part { command, kernel, arguments, outputs, made, touched, expected_ns, .. } = part;
         let runs = match made {
             None => Runs::Own,
-            Some(artifact) => Runs::Made(self.upload(submission, &artifact)?),
+            Some(artifact) => Runs::Made(Box::new(self.upload(submission, &artifact)?)),
         };
         let slot = self.make_room(submission, &kernel.pdi, arguments.len(), expected_ns)?;
         self.scratch.chain.push(Packet { submission, command, slot, arguments, outputs, touched, runs });

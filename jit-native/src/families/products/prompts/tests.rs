@@ -30,7 +30,7 @@ fn run(weights: DataType, columns: DataType, [m, n, k]: [usize; 3]) -> (u64, u64
         let found = bytes_of(&buffers[2]);
         case.judge(&found[..material.expected.len()], &material.expected).unwrap();
     }
-    let operations = InstructionStream::parse(kernel.instructions()).unwrap().charged_operations() as u64;
+    let operations = InstructionStream::parse(kernel.instructions()).unwrap().charged_operations();
     (cycles, operations)
 }
 
