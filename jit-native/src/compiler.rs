@@ -22,6 +22,12 @@ pub trait Admission: Send + Sync + Debug {
     /// Why they may not, for messages.
     fn admits(&self, family: &'static Family, arch: &Arch) -> Result<(), String>;
 
+    /// Whether families that are [chosen](Products) may be used, all that the device's generation has: where one may not, kernels are those
+    /// of the others. May take a while the first time.
+    fn admits_chosen(&self) -> bool {
+        true
+    }
+
     /// What repeats the innermost loops of kernels there. May take a while the first time.
     fn loops(&self) -> LoopForm {
         LoopForm::default()
@@ -46,10 +52,11 @@ pub enum Products {
 /// It asks the crate's own families, and those of other crates before them ([`NativeCompiler::with_families`]).
 #[derive(Debug, Clone)]
 pub struct NativeCompiler {
-    /// The first that takes a node has it.
+    /// The first that takes a node has it, behind those that are chosen.
     families: Vec<&'static Family>,
     /// What tells versions of families of other crates apart.
     versions: String,
+    products: Products,
     admission: Option<Arc<dyn Admission>>,
     /// Without an admission.
     loops: LoopForm,
@@ -58,7 +65,8 @@ pub struct NativeCompiler {
 impl Default for NativeCompiler {
     fn default() -> Self {
         let families = families::FAMILIES.to_vec();
-        Self { families, versions: String::new(), admission: None, loops: LoopForm::default() }
+        let products = Products::Product;
+        Self { families, versions: String::new(), products, admission: None, loops: LoopForm::default() }
     }
 }
 
@@ -75,10 +83,23 @@ impl NativeCompiler {
     /// Asks the families that are chosen with these products before the others. Stores keep kernels of another choice apart.
     #[must_use]
     pub fn with_products(self, products: Products) -> Self {
-        match products {
-            Products::Product => self,
-            Products::Rings => self.with_families(families::CHOSEN.iter().copied(), families::rings::FAMILY.name),
-        }
+        Self { products, ..self }
+    }
+
+    /// The families that are asked: those that are chosen, if they may be used, and the others.
+    fn asked(&self) -> Vec<&'static Family> {
+        let chosen = if self.has_chosen() { families::CHOSEN } else { &[] };
+        chosen.iter().chain(&self.families).copied().collect()
+    }
+
+    fn has_chosen(&self) -> bool {
+        self.products == Products::Rings && self.admission.as_ref().is_none_or(|admission| admission.admits_chosen())
+    }
+
+    /// What tells the families apart that are asked besides those of this crate for all nodes.
+    fn versions(&self) -> String {
+        let chosen = if self.has_chosen() { families::rings::FAMILY.name } else { "" };
+        format!("{chosen} {}", self.versions).trim().to_owned()
     }
 
     /// The kernel of a normalised node by the first family that takes it, under the name that the family gives it.
@@ -86,7 +107,7 @@ impl NativeCompiler {
     /// # Errors
     /// [`NativeError`].
     pub fn build(&self, node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
-        kit::build(&self.families, node, &self.loops().on(arch))
+        kit::build(&self.asked(), node, &self.loops().on(arch))
     }
 
     /// For a device on which `admission` says what may be used.
@@ -126,19 +147,21 @@ impl KernelCompiler for NativeCompiler {
             LoopForm::Hardware => "",
             LoopForm::Jnz => ", loops by jnz",
         };
-        let versions = if self.versions.is_empty() { String::new() } else { format!(", with {}", self.versions) };
+        let versions = self.versions();
+        let versions = if versions.is_empty() { versions } else { format!(", with {versions}") };
         format!("native {} ({}{loops}{versions})", env!("CARGO_PKG_VERSION"), &SOURCE_DIGEST[..12])
     }
 
     fn sources(&self) -> String {
-        format!("{SOURCE_DIGEST} {}", self.versions).trim_end().to_owned()
+        format!("{SOURCE_DIGEST} {}", self.versions()).trim_end().to_owned()
     }
 
     /// All families that could make the kernel have to be admitted: which of them made one that is cached is not known.
     fn admits(&self, node: &Node, arch: &Arch) -> Result<(), String> {
         let Some(admission) = &self.admission else { return Ok(()) };
         let arch = &*admission.loops().on(arch);
-        let mut families = kit::families_of(&self.families, &node.op).filter(|family| family.is_for(arch));
+        let asked = self.asked();
+        let mut families = kit::families_of(&asked, &node.op).filter(|family| family.is_for(arch));
         families.try_for_each(|family| admission.admits(family, arch))
     }
 
@@ -148,9 +171,7 @@ impl KernelCompiler for NativeCompiler {
     }
 
     fn compile_apart(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
-        let is_chosen = |family: &Family| families::CHOSEN.iter().any(|chosen| chosen.name == family.name);
-        let families: Vec<_> = self.families.iter().copied().filter(|family| !is_chosen(family)).collect();
-        Ok(kit::build(&families, node, &self.loops().on(arch))?.renamed(kernel_name(op, node)))
+        Ok(kit::build(&self.families, node, &self.loops().on(arch))?.renamed(kernel_name(op, node)))
     }
 
     fn compile_with(
@@ -229,7 +250,7 @@ mod tests {
         assert_eq!((product.identity(), product.sources()), (default.identity(), default.sources()));
         assert!(rings.identity() != default.identity() && rings.sources() != default.sources());
         let names = |compiler: &NativeCompiler, op: &str| {
-            kit::families_of(&compiler.families, op).map(|family| family.name).collect::<Vec<_>>()
+            kit::families_of(&compiler.asked(), op).map(|family| family.name).collect::<Vec<_>>()
         };
         let of = |op| (names(&product, op), names(&rings, op));
         assert_eq!(of("MUL_MAT"), (vec!["product"], vec!["rings", "prompts", "product"]));
@@ -244,6 +265,36 @@ mod tests {
         fn admits(&self, family: &'static Family, _: &Arch) -> Result<(), String> {
             if family.name == "copies" { Ok(()) } else { Err(format!("{} failed", family.name)) }
         }
+    }
+
+    /// Admits what is not chosen.
+    #[derive(Debug)]
+    struct NothingChosen;
+
+    impl Admission for NothingChosen {
+        fn admits(&self, family: &'static Family, _: &Arch) -> Result<(), String> {
+            let is_chosen = families::CHOSEN.iter().any(|chosen| chosen.name == family.name);
+            if is_chosen { Err(format!("{} failed", family.name)) } else { Ok(()) }
+        }
+
+        fn admits_chosen(&self) -> bool {
+            false
+        }
+    }
+
+    /// One wrong family costs no operation that another has, and kernels are kept with those of the other choice.
+    #[test]
+    fn what_is_chosen_and_may_not_be_used_is_left_out() {
+        let arch = ArchRegistry::builtin().get("aie2").unwrap();
+        let compiler = NativeCompiler::admitted_by(Arc::new(NothingChosen)).with_products(Products::Rings);
+        let x = Tensor::contiguous(DataType::F32, [64, 1, 1, 1]);
+        let node = Node::new("ADD", OpParams::default(), x, vec![Some(x); 2]);
+        assert_eq!(compiler.admits(&node, &arch), Ok(()));
+        assert_eq!(
+            compiler.build(&node, &arch).unwrap().pdi(),
+            NativeCompiler::default().build(&node, &arch).unwrap().pdi()
+        );
+        assert_eq!(compiler.identity(), NativeCompiler::default().identity());
     }
 
     #[test]

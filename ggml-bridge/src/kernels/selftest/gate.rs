@@ -9,6 +9,7 @@ use crate::config::{NativeLoops, SelfTest};
 use aie_hal::Arch;
 use aie_jit_native::Admission;
 use aie_jit_native::codegen::LoopForm;
+use aie_jit_native::families;
 use aie_jit_native::kit::Family;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -110,5 +111,11 @@ impl Admission for Gate {
 
     fn admits(&self, family: &'static Family, arch: &Arch) -> Result<(), String> {
         self.admitted(Subject::Family(family), arch)
+    }
+
+    fn admits_chosen(&self) -> bool {
+        let arch = self.loops().on(&self.arch);
+        let mut families = families::CHOSEN.iter().filter(|family| family.is_for(&arch));
+        families.all(|family| self.admitted(Subject::Family(family), &arch).is_ok())
     }
 }

@@ -335,7 +335,7 @@ fn an_outcome_can_be_for_one_boot() {
     assert_eq!(known(&second), [Some(Outcome::Right), None, Some(Outcome::Begun)]);
     let one_boot = |subject: &Subject| subject.is_for_one_boot(&aie2());
     let named: Vec<&str> = Subject::all().filter(one_boot).map(Subject::name).collect();
-    assert_eq!(named, ["copies", "product", "token", "attention", "imported-memory"]);
+    assert_eq!(named, ["copies", "product", "prompts", "token", "attention", "imported-memory"]);
 }
 
 #[test]
