@@ -12,7 +12,7 @@ use aie_jit_iron::pregeneration::{
     stats_file, write_hsacos, write_packs,
 };
 use aie_jit_iron::settings::GGML_HSA_F16;
-use aie_jit_native::NativeCompiler;
+use aie_jit_native::{NativeCompiler, Products};
 use aie_ops::F16Policy;
 use aie_ops::compiler::{KernelCompiler, ReferenceCompiler};
 use clap::{CommandFactory, Parser, ValueEnum};
@@ -307,6 +307,11 @@ fn nothing_to_make(arguments: &Arguments, wanted: &KernelSet) -> Result<Option<R
     Err(Rejection::usage(format!("there is no kernel to generate: {cause}")))
 }
 
+/// What makes machine code, as the library has it.
+fn native_compiler() -> NativeCompiler {
+    NativeCompiler::default().with_products(Products::default())
+}
+
 /// The compilers to ask, in order. Without a choice IRON is started only when it is needed.
 fn compilers(arguments: &Arguments, jobs: usize) -> Result<Vec<Arc<dyn KernelCompiler>>, Rejection> {
     let (kernels, verbose) = (arguments.kernels_dir.clone(), arguments.verbose);
@@ -315,8 +320,8 @@ fn compilers(arguments: &Arguments, jobs: usize) -> Result<Vec<Arc<dyn KernelCom
         iron_compiler(kernels.clone(), jobs, verbose, Environment::process(), image.as_deref())
     };
     Ok(match arguments.compiler {
-        None => vec![Arc::new(NativeCompiler::default()), Arc::new(Deferred::new("iron", iron))],
-        Some(CompilerName::Native) => vec![Arc::new(NativeCompiler::default())],
+        None => vec![Arc::new(native_compiler()), Arc::new(Deferred::new("iron", iron))],
+        Some(CompilerName::Native) => vec![Arc::new(native_compiler())],
         Some(CompilerName::Reference) => {
             eprintln!(
                 "warning: --compiler reference: these kernels are descriptions for SIMULATED devices. On a real NPU they do \

@@ -7,7 +7,6 @@ use aie_jit_iron::configuration::KernelRequest;
 use aie_jit_iron::iron;
 use aie_jit_iron::pregeneration::simulation::{Difference, Other, OtherWay, Simulated, Simulator, Verdict};
 use aie_jit_iron::settings::{GGML_HSA_IRON_DIR, GGML_HSA_JIT_PYTHON};
-use aie_jit_native::NativeCompiler;
 use aie_jit_native::kit::Material;
 use aie_ops::compiler::{CompileError, KernelCompiler};
 use ggml_hsa::device::drivers;
@@ -44,7 +43,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Rejection> {
 /// What the native kernel computes on the emulated array.
 fn native(kernel: &KernelRequest, sources: &[&[u8]]) -> Result<Vec<u8>, Verdict> {
     let failed = |cause: String| Verdict::Failed { cause, place: None };
-    let made = NativeCompiler::default().compile(kernel.op, &kernel.node, &kernel.arch);
+    let made = crate::native_compiler().compile(kernel.op, &kernel.node, &kernel.arch);
     let artifact = made.map_err(|error| match error {
         CompileError::Unsupported(cause) => Verdict::Unsupported { cause },
         other => failed(other.to_string()),
