@@ -52,7 +52,12 @@ impl Frames {
         }
         for (name, mut demands) in configurations {
             demands.values_mut().for_each(|kernels| kernels.sort_by_key(|(_, kernel)| kernel.name()));
-            settle(self.0.entry(name.to_owned()).or_default(), &demands, widen);
+            let widen = |node: &Node, features: &Features| {
+                widen(node, features).filter(|kernel| {
+                    kernel.configuration().is_some_and(|made| made.name == name && made.has.is_superset(features))
+                })
+            };
+            settle(self.0.entry(name.to_owned()).or_default(), &demands, &widen);
         }
     }
 }
@@ -63,12 +68,20 @@ fn settle(frames: &mut Vec<Frame>, demands: &Demands<'_>, widen: Widen<'_>) {
         frame.kernel.configuration().is_some_and(|configuration| configuration.has.is_superset(needs))
     };
     let mut open: Vec<_> = demands.iter().filter(|(needs, _)| !frames.iter().any(|frame| has(frame, needs))).collect();
-    if open.is_empty() {
+    if open.is_empty() && frames.len() <= 1 {
         return;
     }
     let all = frames.iter().map(|frame| &frame.needs).chain(demands.keys().copied()).flatten().cloned().collect();
-    if let Some(kernel) = with(demands, &all, widen) {
+    // Where nothing is missing, one PDI instead of several has to be there already.
+    let kernel = if open.is_empty() { there(demands, &all) } else { with(demands, &all, widen) };
+    if let Some(kernel) = kernel {
         *frames = vec![Frame { kernel, needs: all }];
+        return;
+    }
+    // What comes new may be another model.
+    let new: Features = open.iter().flat_map(|(needs, _)| needs.iter().cloned()).collect();
+    if let (false, Some(kernel)) = (open.is_empty() || frames.is_empty(), with(demands, &new, widen)) {
+        frames.insert(0, Frame { kernel, needs: new });
         return;
     }
     open.sort_by_key(|(_, kernels)| Reverse(kernels.len()));
@@ -84,18 +97,22 @@ fn settle(frames: &mut Vec<Frame>, demands: &Demands<'_>, widen: Widen<'_>) {
     }
 }
 
-/// A kernel whose PDI has these features: one that is there, else a new one.
-fn with(demands: &Demands<'_>, features: &Features, widen: Widen<'_>) -> Option<KernelArtifact> {
+/// A kernel that is there, whose PDI has these features.
+fn there(demands: &Demands<'_>, features: &Features) -> Option<KernelArtifact> {
     let configuration =
         |kernel: &&KernelArtifact| kernel.configuration().filter(|has| has.has.is_superset(features)).cloned();
     let there = demands.values().flatten().map(|(_, kernel)| *kernel);
     let there = there.filter_map(|kernel| configuration(&kernel).map(|found| (found.has.len(), kernel)));
     // Of those with the least the first, so that it does not depend on what else happens to be there.
-    if let Some((_, kernel)) = there.min_by_key(|(size, kernel)| (*size, kernel.name())) {
-        return Some(kernel.clone());
-    }
-    let (node, _) = demands.iter().rev().find_map(|(_, kernels)| kernels.first())?;
-    widen(node, features)
+    there.min_by_key(|(size, kernel)| (*size, kernel.name())).map(|(_, kernel)| kernel.clone())
+}
+
+/// A kernel whose PDI has these features: one that is there, else a new one.
+fn with(demands: &Demands<'_>, features: &Features, widen: Widen<'_>) -> Option<KernelArtifact> {
+    there(demands, features).or_else(|| {
+        let (node, _) = demands.iter().rev().find_map(|(_, kernels)| kernels.first())?;
+        widen(node, features)
+    })
 }
 
 #[cfg(test)]
@@ -179,6 +196,29 @@ mod tests {
         let later = [kernel(32, &["b"], &["b"]), kernel(8, &[], &["b"])];
         rig.settle(&later);
         later.iter().for_each(|kernel| assert_eq!(rig.has(kernel), ["a", "b"]));
+    }
+
+    /// Where all have no room, those that come later are together: they may be another model's.
+    #[test]
+    fn a_later_model_has_a_pdi_of_its_own() {
+        let mut rig = Rig::new();
+        rig.settle(&[kernel(16, &["a"], &["a"]), kernel(32, &["b"], &["b"])]);
+        let later = [kernel(64, &["c"], &["c"]), kernel(128, &["d"], &["d"]), kernel(8, &[], &["c"])];
+        rig.settle(&later);
+        later.iter().for_each(|kernel| assert_eq!(rig.has(kernel), ["c", "d"]));
+    }
+
+    /// A store without a compiler may get to a kernel with a PDI for all later.
+    #[test]
+    fn a_pdi_for_all_that_comes_later_is_taken() {
+        let (a, b) = (kernel(16, &["a"], &["a"]), kernel(32, &["b"], &["b"]));
+        let wide = kernel(64, &["a"], &["a", "b"]);
+        let mut frames = Frames::default();
+        let mut settle = |kernels: &[&(Node, KernelArtifact)]| {
+            frames.settle(kernels.iter().map(|(node, kernel)| (node, kernel)), &|_, _| None);
+            frames.0["design"].len()
+        };
+        assert_eq!((settle(&[&a, &b]), settle(&[&a, &b, &wide])), (2, 1));
     }
 
     #[test]

@@ -56,8 +56,13 @@ impl Machine {
         let elements = rings.vectors().cloned().ok_or_else(missing)?;
         let attention = rings.attention().cloned().ok_or_else(missing)?;
         let vectors = Arc::new(elements::Machine { elements, loops: vectors.loops });
+        // The self-test may admit one form only.
+        let loops = match form {
+            LoopForm::Hardware => "",
+            LoopForm::Jnz => "-jnz",
+        };
         let configuration = Configuration {
-            name: format!("{NAME}-{}-{}", arch.array.columns, &SOURCE_DIGEST[..12]),
+            name: format!("{NAME}-{}{loops}-{}", arch.array.columns, &SOURCE_DIGEST[..12]),
             needs: BTreeSet::new(),
             has: types.iter().map(|weights| weights.dtype().to_string()).collect(),
         };
