@@ -189,7 +189,9 @@ impl Sources {
     fn search_embedded(&self, wanted: &Wanted<'_>, tried: &mut Vec<String>) -> Option<KernelArtifact> {
         for pack in &self.embedded {
             match pack.load(wanted) {
-                Ok(Some(artifact)) if self.fits(&artifact, wanted, &"the library", tried) => {
+                Ok(Some(artifact))
+                    if wanted.is_with(&artifact) && self.fits(&artifact, wanted, &"the library", tried) =>
+                {
                     self.counters.lock().embedded += 1;
                     return Some(artifact);
                 }
@@ -212,7 +214,7 @@ impl Sources {
             tried.push(format!("no kernel directory ({GGML_HSA_KERNEL_DIR} is not set)"));
             return Ok(None);
         };
-        let found = directory.load(wanted)?;
+        let found = directory.load(wanted)?.filter(|artifact| wanted.is_with(artifact));
         let place = directory.path().join(&wanted.arch.name);
         let Some(artifact) = found else {
             tried.push(format!("not in {}", place.display()));

@@ -192,13 +192,19 @@ impl KernelStore {
         entry.answer.get_or_init(|| self.shared.take(wanted, Ok(made))).clone().map(Some)
     }
 
-    /// [`KernelStore::find`] for a graph that does without configurations ([`KernelCompiler::compile_apart`]). The answer is not
-    /// remembered.
+    /// The kernel for a graph that does without configurations ([`KernelCompiler::compile_apart`]), if it can be had at once: it may not be
+    /// needed in the end. The answer is not remembered.
     ///
     /// # Errors
-    /// As there.
+    /// As [`KernelStore::find`].
     pub fn find_apart(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<Supplied, StoreError> {
-        self.shared.sources.find(&Wanted { apart: true, ..Wanted::of(op, node, arch) })
+        let wanted = Wanted { apart: true, ..Wanted::of(op, node, arch) };
+        let found = self.shared.sources.find_ready(&wanted)?;
+        found.ok_or_else(|| StoreError::NotFound {
+            name: wanted.name.clone(),
+            arch: arch.name.clone(),
+            tried: "there is none without a configuration that can be had at once".into(),
+        })
     }
 
     /// The kernel anew, with a PDI that has these features of its configuration. It takes the place of the one in the cache, so that

@@ -43,6 +43,11 @@ impl<'a> Wanted<'a> {
         if apart { compiler.compile_apart(op, node, arch) } else { compiler.compile(op, node, arch) }
     }
 
+    /// Whether a kernel under this name may be taken: packs and directories have some without the addition to the name.
+    pub fn is_with(&self, artifact: &KernelArtifact) -> bool {
+        !self.apart || artifact.configuration().is_none()
+    }
+
     /// The stem of its files.
     pub fn stem(&self) -> String {
         let mut stem = self.name.clone();

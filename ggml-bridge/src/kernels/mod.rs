@@ -208,8 +208,14 @@ impl Kernels {
         if let Some(entry) = self.apart.lock().get(node) {
             return entry.clone();
         }
-        let found = self.store.find_apart(op, node, self.device.arch());
-        let Supplied { artifact, supplier } = found.map_err(|cause| HostReason::from(&cause))?;
+        let Supplied { artifact, supplier } = match self.store.find_apart(op, node, self.device.arch()) {
+            Ok(supplied) => supplied,
+            Err(cause) => {
+                let entry = Err(HostReason::from(&cause));
+                self.apart.lock().insert(node.clone(), entry.clone());
+                return entry;
+            }
+        };
         self.load_into(&self.apart, node, &artifact, &supplier)
     }
 
