@@ -422,6 +422,10 @@ fn identity_of(artifact: &KernelArtifact) -> Digest {
     for AheadChannel { column, channel, packet, first_descriptor, descriptors } in &*artifact.ahead {
         identity.update([*column, *channel, packet.unwrap_or(u8::MAX), *first_descriptor, *descriptors]);
     }
+    if !artifact.kept.is_empty() {
+        // Otherwise one could be two channels.
+        identity.update(b"kept");
+    }
     for KeptMemory { column, row, offset, bytes } in &*artifact.kept {
         identity.update([*column, *row]);
         identity.update(offset.to_le_bytes());
