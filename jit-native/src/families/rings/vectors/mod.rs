@@ -15,7 +15,7 @@ mod tests;
 
 use super::machine::{Machine, machine};
 use super::types::Types;
-use crate::array::Pass;
+use crate::array::{Elements, Pass};
 use crate::families::copies::design::{finished, format_of, source, unsupported};
 use crate::families::copies::movement::Movement;
 use crate::families::copies::mover::Mover as _;
@@ -158,10 +158,18 @@ fn at_once(work: Work, columns: u64) -> Result<Work, String> {
     Ok(Work { family: NAME, repertoire: Repertoire::Token, dealt: true, ..work })
 }
 
+/// Tiles of a column that are no whole turns of its chains: each takes tasks of its own for what fills the last turn.
+const MOST_FILLED_TILES: u64 = 16;
+
+/// Whether so many tiles of so many words are few enough.
+fn are_few(tiles: u64, words: u64) -> bool {
+    words.is_multiple_of(Elements::TURN_WORDS.into()) || tiles <= MOST_FILLED_TILES
+}
+
 /// Whether all that a column reads of each operand is no more than a tile's place holds.
 fn fits(work: &Work, walk: &Walk) -> Result<(), String> {
     let holds = |operand: &str, elements: u64, tiles: u64, first: u64| {
-        let is_held = tiles * elements + first <= RING_WORDS;
+        let is_held = tiles * elements + first <= RING_WORDS && are_few(tiles, elements);
         let why = || format!("{tiles} tiles of {elements} elements of the {operand} operand for a column");
         if is_held { Ok(()) } else { Err(why()) }
     };

@@ -1,5 +1,6 @@
 //! Rows for a cache, and small copies, through the cores.
 
+use super::are_few;
 use crate::array::{ArrayError, Configured, Dispatch, ElementsColumn, Flow, Pass};
 use crate::families::copies::mover::Mover;
 use crate::families::copies::pack;
@@ -45,6 +46,12 @@ impl Mover for Cores {
         let fits = |parts: &u64| row.is_multiple_of(*parts) && factor * row / parts <= BUFFER_WORDS;
         let packed = (1..=row).find(fits).map_or(1, |parts| row / parts);
         let read = factor * packed;
+        for pass in passes {
+            let tiles = pass.words() / packed;
+            if !are_few(tiles, read) || !are_few(tiles, packed) {
+                return Err(format!("{tiles} tiles of {packed} words for a column"));
+            }
+        }
         let step = match format {
             Some(pack::F16) => Step::halves(Slot::A, Slot::Result),
             Some(_) => Step::narrow_to(Slot::A, Slot::Result),
