@@ -19,8 +19,9 @@ pub(super) const UNIT: usize = 16;
 /// The most rows and columns of a core.
 const MOST_ROWS: usize = 160;
 const MOST_COLUMNS: usize = 128;
-/// Runs of a channel's tasks in a phase: four tasks of 256. Rings with other than two buffers have far fewer.
-const MOST_RUNS: usize = 1024;
+/// Tasks of a channel in a phase, and runs of a task.
+const MOST_TASKS: usize = 4;
+const TASK_RUNS: usize = 256;
 /// Bytes of a core in front of the sums, so that what follows is aligned.
 const ALIGNED: usize = 256;
 /// Bytes of a piece of memory that are worth their cost.
@@ -107,6 +108,12 @@ pub(super) struct Phase {
 }
 
 impl Tiling {
+    /// Runs of a channel in a phase: those of the sums' buffers, of which there is one for each group, end with the last one.
+    fn most_runs(&self) -> usize {
+        let groups = self.groups();
+        MOST_TASKS * (TASK_RUNS / groups * groups)
+    }
+
     fn new(problem: &Problem, chunk: usize, rows: usize, columns: usize) -> Option<Self> {
         let chunks = problem.depth.is_multiple_of(chunk).then_some(problem.depth / chunk)?;
         let of_span = |span: usize, results| {
@@ -187,7 +194,9 @@ impl Tiling {
     fn fits(&self, problem: &Problem) -> bool {
         let core = self.sums_bytes() + ALIGNED + 2 * self.converted_bytes() + self.core_rest(problem);
         let mem = 2 * (self.mem_weights(problem) + self.mem_columns(problem)) + self.results * 4 * self.sums_bytes();
-        core <= ARENA_BYTES && mem <= MEM_TILE_BYTES && self.chunks * self.groups().max(self.pieces()) <= MOST_RUNS
+        core <= ARENA_BYTES
+            && mem <= MEM_TILE_BYTES
+            && self.chunks * self.groups().max(self.pieces()) <= self.most_runs()
     }
 
     /// Cycles of a pass, about: what the cores take, or what their channels bring.
@@ -270,6 +279,10 @@ pub(super) fn phases(
     let ways = tiles.filter_map(|(chunk, rows, columns)| {
         let rows = Side::of(problem.rows, cores_along_rows, rows);
         let columns = Side::of(problem.columns, cores_along_columns, columns);
+        // A core has nothing to compute twice where there is less than a tile.
+        if rows.iter().chain(&columns).any(|side| side.tile > side.all) {
+            return None;
+        }
         let mut phases = Vec::new();
         for rows in &rows {
             for columns in &columns {
@@ -289,7 +302,7 @@ pub(super) fn phases(
 fn split(phase: Phase) -> Vec<Phase> {
     let Phase { tiling, rows, columns } = phase;
     let runs = tiling.chunks * tiling.groups().max(tiling.pieces());
-    let most = (MOST_RUNS / runs).max(1);
+    let most = (tiling.most_runs() / runs).max(1);
     let of_rows = rows.passes.min(most);
     let of_columns = columns.passes.min((most / of_rows).max(1));
     let cut = |side: Side, most: usize| {
