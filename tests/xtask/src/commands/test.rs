@@ -113,7 +113,7 @@ const STAGES: &[Stage] = &[
     xtask("demo", "demo"),
     xtask("demo-xdna", "demo --driver xdna"),
     xtask("demo-rocr", "demo --driver rocr"),
-    xtask("demo-emulated", "demo --emulated --flash-attention -n 2"),
+    xtask("demo-emulated", "demo --emulated --flash-attention --products product -n 2"),
     xtask("demo-rings", "demo --emulated --flash-attention --products rings --prompt The -n 2"),
     xtask("store", "store"),
     xtask("iron", "iron"),
