@@ -200,7 +200,8 @@ fn predict(
         Ok(Setting { operation_ns, bytes_per_second, tokens_per_second: 1e3 / terms.total(), terms })
     });
     let settings = settings.collect::<Result<_, Box<dyn Error>>>()?;
-    let prompt = (arguments.prompt > 0).then(|| prompt(model, arguments.prompt, arch, costs)).transpose()?;
+    let prompt =
+        (arguments.prompt > 0).then(|| prompt(model, arguments.prompt, &compiler, (arch, costs))).transpose()?;
     Ok(Prediction {
         model: model.name,
         layers: model.layers,
@@ -222,10 +223,15 @@ fn predict(
     })
 }
 
-fn prompt(model: &Model, tokens: usize, arch: &Arch, costs: &[Costs; 3]) -> Result<Prompt, Box<dyn Error>> {
+fn prompt(
+    model: &Model,
+    tokens: usize,
+    compiler: &NativeCompiler,
+    (arch, costs): (&Arch, &[Costs; 3]),
+) -> Result<Prompt, Box<dyn Error>> {
     let (mut counts, mut macs) = (Counts::default(), 0);
     for (kernel, each) in model.products() {
-        let measured = measure(&kernel, tokens, &NativeCompiler::default(), arch)?;
+        let measured = measure(&kernel, tokens, compiler, arch)?;
         counts.add(&kernel, &measured);
         macs += each * tokens as u64 * kernel.times;
     }

@@ -4,7 +4,7 @@
 //!
 //! The array is [`Rings`](crate::array::Rings): weights stream through a mem tile to the two cores of a column, in blocks that know nothing of
 //! rows; columns go to both; results come back 16 rows at a time. All channels but the shims' are started by the configuration, so that a
-//! product takes 14 operations of the instruction stream for each column: two blocks of parameters, three tasks and a wait. What is cut how is
+//! product takes 12 operations of the instruction stream for each column: two blocks of parameters, three tasks and a wait. What is cut how is
 //! in `plan`, what is taken in `problem`, and `estimate` tells how many columns are worth their operations.
 //!
 //! The family is asked where it is chosen ([`NativeCompiler::with_products`](crate::NativeCompiler::with_products)), before that of all

@@ -58,10 +58,7 @@ mod tests {
     #[case(&[Weights::Q4_0, Weights::Q4_1, Weights::Q8_0, Weights::Q6K])]
     fn sets_of_files_fit(#[case] types: &[Weights], #[values(LoopForm::Hardware, LoopForm::Jnz)] loops: LoopForm) {
         let types = Types::with(types);
-        let program = program(Isa::aie2(), types, loops).unwrap_or_else(|error| panic!("{types}: {error}"));
-        let plain: Vec<_> =
-            program.loops.iter().filter(|report| !report.pipelined).map(|report| &report.name).collect();
-        println!("SET {types}: {} bytes, without overlap {plain:?}", program.code.len());
+        program(Isa::aie2(), types, loops).unwrap_or_else(|error| panic!("{types}: {error}"));
     }
 
     /// All ways through the programs, with the memory of their own tile alone.

@@ -1,7 +1,6 @@
 //! Sets of types of weights: what a program of product cores is made for.
 
 use super::weights::Weights;
-use aie_ops::DataType;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -17,12 +16,6 @@ impl Types {
         Self::with(&[Weights::Q5_0, Weights::Q5_1]),
         Self::with(&[Weights::Q5K]),
     ];
-
-    /// Those of these types that products take.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the types of a model"))]
-    pub fn of(dtypes: &[DataType]) -> Self {
-        Self(dtypes.iter().filter_map(|dtype| Weights::of(*dtype)).fold(0, |bits, weights| bits | 1 << weights as u32))
-    }
 
     /// These types.
     pub(super) const fn with(weights: &[Weights]) -> Self {
@@ -79,11 +72,9 @@ mod tests {
 
     #[test]
     fn sets_have_the_order_of_numbers() {
-        let types = Types::of(&[DataType::Q8_0, DataType::F64, DataType::Q4_0, DataType::Q8_0]);
-        assert_eq!(types, Types::with(&[Weights::Q4_0, Weights::Q8_0]));
+        let types = Types::with(&[Weights::Q8_0, Weights::Q4_0, Weights::Q8_0]);
         assert_eq!((types.to_string().as_str(), types.len()), ("q4_0, q8_0", 2));
         assert_eq!(types.iter().collect::<Vec<_>>(), [Weights::Q4_0, Weights::Q8_0]);
-        assert_eq!(Types::of(&[]), Types::default());
     }
 
     #[test]
