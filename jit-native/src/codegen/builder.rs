@@ -142,6 +142,12 @@ impl CoreBuilder {
         self.variables[pointer.variable as usize].region = Some(region);
     }
 
+    /// The variable that a register is, or is a part of.
+    pub fn whole(&self, reg: Reg) -> Reg {
+        let variable = self.variable(reg);
+        Reg { variable: reg.variable, class: variable.class, first: 0, leaves: variable.leaves }
+    }
+
     /// Says that a variable's contents may be anything where it has not been written: without that, reading it is an error.
     pub fn undefined(&mut self, reg: Reg) {
         let variable = &mut self.variables[reg.variable as usize];

@@ -47,6 +47,20 @@ pub struct Wide<'b, const VECTORS: usize> {
 /// The mode of a shuffle: every other element of 16 bits of two vectors.
 const EVEN_16: i64 = 2;
 
+impl Aie2p {
+    /// The registers that operations need, in a program whose modes have been set.
+    pub(super) fn registers(b: &mut CoreBuilder) -> Self {
+        let no_shift = b.named(Class::Shift, "no_shift");
+        b.constant_into(no_shift, 0);
+        Self { lanes: b.scalar(CoreBuilder::LANES_BF16.into()), no_shift }
+    }
+
+    /// [`CoreBuilder::LANES_BF16`].
+    pub(super) fn lanes(self) -> Reg {
+        self.lanes
+    }
+}
+
 impl Unit for Aie2p {
     type Float = Number<1>;
     type Word = [Reg; 1];
@@ -63,9 +77,7 @@ impl Unit for Aie2p {
             b.constant_into(register, mode);
         }
         b.clear_vectors();
-        let no_shift = b.named(Class::Shift, "no_shift");
-        b.constant_into(no_shift, 0);
-        Self { lanes: b.scalar(CoreBuilder::LANES_BF16.into()), no_shift }
+        Self::registers(b)
     }
     fn one(self, builder: &mut CoreBuilder) -> Wide<'_, 1> {
         Wide { builder, unit: self }

@@ -13,13 +13,12 @@
 //! multiplied once for each phase and part of a unit: the offset's product in f32, and the sum of the part as two bf16, by which minimums
 //! are multiplied.
 
-use super::diagonal::Diagonal;
-use super::kernel::{Kernel, Locks, OfType, Parameter, mode, shuffled};
+use super::kernel::{Kernel, Locks, OfType, Parameter};
 use super::memory::{LINEAR, OFFSETS, OPERAND, OPERAND_BLOCK, TILES};
 use super::weights::{Order, Weights};
 use crate::array::OWN_MEMORY;
 use crate::codegen::{Address, Class, CoreBuilder, Count, Reg};
-use crate::numerics::{Aie2, Lanes, Unit, Vectors};
+use crate::numerics::{Arrangement, Sixteen, Sums, Tiles};
 
 /// Bytes of 8 `k` for four units.
 const STEP_BYTES: i64 = 64;
@@ -105,8 +104,7 @@ fn phases(b: &mut CoreBuilder, k: Kernel, of: Weights, first: Reg, tiles: Reg) {
 
 /// The tiles of four units, every other one from `from` on.
 fn tile(b: &mut CoreBuilder, of: Weights, from: Reg, to: Reg) {
-    let transpose = mode::TRANSPOSE.map(|mode| b.scalar(mode));
-    let mix = mode::MIX_64.map(|mode| b.scalar(mode));
+    let arrangement = Arrangement::new(b);
     let orders = of.orders();
     let (pair, apart) = (of.pair_bytes(), 2 * of.unit_bytes());
     // From a part to the next one, which begins where loading it has ended unless others are in between.
@@ -147,14 +145,11 @@ fn tile(b: &mut CoreBuilder, of: Weights, from: Reg, to: Reg) {
                     }
                 }
             }
-            let blocks: Vec<[Reg; 2]> = front
-                .iter()
-                .zip(&back)
-                .map(|(front, back)| transpose.map(|mode| shuffled(b, *front, *back, mode)))
-                .collect();
+            let blocks: Vec<[Reg; 2]> =
+                front.iter().zip(&back).map(|(front, back)| arrangement.tiles(b, *front, *back)).collect();
             let ordered = match order {
                 Order::Halves | Order::TurnedHalves => {
-                    [0, 1].map(|half: usize| mix.map(|mode| shuffled(b, blocks[0][half], blocks[1][half], mode)))
+                    [0, 1].map(|half: usize| arrangement.mixed(b, blocks[0][half], blocks[1][half]))
                 }
                 Order::Eights | Order::TurnedEights => [0, 1].map(|half: usize| [blocks[0][half], blocks[1][half]]),
                 Order::Plain | Order::Turned => [blocks[0], blocks[1]],
@@ -200,32 +195,35 @@ fn offsets(b: &mut CoreBuilder, k: Kernel, end: Reg) {
     // Offsets of half a part have no sums, whose place the next one takes.
     let bytes = b.binary("lshl", steps, 5);
     let entry = k.modifier(b, bytes);
-    let (unit, matrix) = (Aie2::new(b), b.scalar(CoreBuilder::MATRIX_BF16.into()));
-    let diagonal = Diagonal::new(b);
+    let (unit, matrix, sums_of) = (Sixteen::new(b), Tiles::new(b), Sums::new(b));
     b.repeat_while(|b| {
-        let sums = factors.map(|_| [(); 4].map(|()| unit.one(b).zeros()));
-        b.repeat(Count::from(steps).at_least(2), |b| {
-            for tile in 0..4 {
-                let columns = b.reg(Class::X);
-                b.load(columns, at, Address::Then(STEP_BYTES));
-                for (factor, sums) in factors.into_iter().zip(sums) {
-                    b.mac_f(sums[tile], sums[tile], factor, columns, matrix);
+        // As many sums at a time as the unit has accumulators for.
+        let times: Vec<&[Reg]> = factors.chunks(Tiles::at_once(b) / 4).collect();
+        let (by, mut found) = (k.modifier(b, back), Vec::new());
+        for (time, factors) in times.iter().enumerate() {
+            let from = if time + 1 == times.len() { at } else { k.pointer(b, k.tiles, at) };
+            let sums: Vec<[Reg; 4]> = factors.iter().map(|_| [(); 4].map(|()| matrix.zeros(b))).collect();
+            b.repeat(Count::from(steps).at_least(2), |b| {
+                for tile in 0..4 {
+                    let columns = b.reg(Class::X);
+                    b.load(columns, from, Address::Then(STEP_BYTES));
+                    for (factor, sums) in factors.iter().zip(&sums) {
+                        matrix.multiply_add(b, sums[tile], *factor, columns);
+                    }
+                    if tile % 2 == 1 {
+                        b.advance(from, skip);
+                    }
                 }
-                if tile % 2 == 1 {
-                    b.advance(at, skip);
-                }
-            }
-        });
-        let by = k.modifier(b, back);
+            });
+            found.extend(sums.into_iter().map(|sums| sums_of.of(b, sums)));
+        }
         b.advance(at, by);
         let next = b.binary("add", back, both);
         let none = b.scalar(0);
         b.emit("sub", [back, none, next]);
-        let product = diagonal.of(b, sums[0]);
-        b.store(product, to, Address::At(0));
-        let sum = diagonal.of(b, sums[1]);
+        b.store(found[0], to, Address::At(0));
         let mut l = unit.one(b);
-        let sum = l.float(sum);
+        let sum = l.float(found[1]);
         let sum = l.two_terms(sum);
         b.store(sum, to, Address::At(64));
         b.advance(to, entry);

@@ -9,6 +9,7 @@ use super::memory::PORTION;
 use super::weights::Weights;
 use crate::array::OWN_MEMORY;
 use crate::codegen::{Address, Class, CoreBuilder, Reg};
+use crate::numerics::HalfWords;
 
 /// The fifth bit of each byte.
 const BIT: u32 = 0x1010_1010;
@@ -22,14 +23,6 @@ pub(super) fn has_masks(of: Weights) -> bool {
     matches!(of, Weights::Q5_0 | Weights::Q5_1)
 }
 
-/// Bits that are shifted out must not be rounded.
-pub(super) fn unrounded(b: &mut CoreBuilder, body: impl FnOnce(&mut CoreBuilder)) {
-    let rounding = b.special("crRnd");
-    b.constant_into(rounding, 0);
-    body(b);
-    b.constant_into(rounding, 12);
-}
-
 /// Makes masks of the bits of all groups of a portion, in their place. The first of two blocks begins half a word late, and once the scale
 /// of the second one is gone, its bits are in the upper half of the word in the middle and, those of its upper elements, in the lower one of
 /// the word behind the scales. Its quants begin with its third, so its bits do, too.
@@ -39,7 +32,9 @@ pub(super) fn masks(b: &mut CoreBuilder, k: Kernel, of: Weights) {
     let [from, to] = [k.words, k.ordered].map(|region| [first, second].map(|at| k.pointer(b, region, at)));
     let bytes = b.scalar(of.group_bytes());
     let group = k.modifier(b, bytes);
-    let [transpose, flip] = [mode::TRANSPOSE_BYTES, mode::FLIP_16].map(|mode| b.scalar(mode));
+    let transpose = mode::transpose_bytes(b.isa().set());
+    let transpose: Vec<Reg> = transpose.iter().map(|mode| b.scalar(*mode)).collect();
+    let flip = b.scalar(mode::FLIP_16);
     let upper = b.scalar(UPPER.into());
     let shifts = [14, 0, 16].map(|bits| {
         let shift = b.reg(Class::Shift);
@@ -59,7 +54,7 @@ pub(super) fn masks(b: &mut CoreBuilder, k: Kernel, of: Weights) {
         }
     };
     let groups = k.count(b, Parameter::Groups);
-    unrounded(b, |b| {
+    HalfWords::within(b, |b, half_words| {
         b.name_loop(&format!("bits of {}", of.dtype()));
         b.repeat(groups, |b| {
             if of == Weights::Q5_0 {
@@ -70,16 +65,16 @@ pub(super) fn masks(b: &mut CoreBuilder, k: Kernel, of: Weights) {
                 store(b, 5, quants);
                 b.shuffle(bits, bits, bits, flip);
                 let (wide, low, high) = (b.reg(Class::Acc1024), b.reg(Class::X), b.reg(Class::X));
-                b.emit("vups.s32.d16", [wide, bits, shifts[0]]);
-                b.emit("vsrs.s16.s32", [low, wide, shifts[1]]);
-                b.emit("vsrs.s16.s32", [high, wide, shifts[2]]);
+                half_words.widened_unsigned(b, wide, bits, shifts[0]);
+                half_words.narrowed(b, low, wide, shifts[1]);
+                half_words.narrowed(b, high, wide, shifts[2]);
                 b.emit("vbor", [low, low, high]);
-                b.shuffle(low, low, low, transpose);
+                transpose.iter().for_each(|mode| b.shuffle(low, low, low, *mode));
                 store(b, 1, low);
             }
             let word = if of == Weights::Q5_0 { 6 } else { 1 };
             let bits = load(b, word);
-            b.shuffle(bits, bits, bits, transpose);
+            transpose.iter().for_each(|mode| b.shuffle(bits, bits, bits, *mode));
             store(b, word, bits);
             from.into_iter().chain(to).for_each(|pointer| b.advance(pointer, group));
         });
@@ -98,6 +93,7 @@ pub(super) enum FifthBits {
     /// Words of bits of even and odd units, which begin again with each run.
     Shifted {
         words: [Reg; 2],
+        half_words: HalfWords,
         bit: Reg,
         wide: Reg,
         /// To the left, and then back by the number of the part, for both parts of a run.
@@ -122,7 +118,15 @@ impl FifthBits {
             b.constant_into(shift, bits);
             shift
         });
-        Self::Shifted { words, bit: constant(b, BIT), wide: b.reg(Class::Acc1024), shifts, part: b.scalar(0) }
+        let half_words = HalfWords::new(b);
+        Self::Shifted {
+            words,
+            half_words,
+            bit: constant(b, BIT),
+            wide: b.reg(Class::Acc1024),
+            shifts,
+            part: b.scalar(0),
+        }
     }
 
     /// Puts the bits of eight elements into quants by their mask, of which those of a part are `behind` bytes in front of a pointer.
@@ -139,33 +143,39 @@ impl FifthBits {
     /// Whatever a loop does with them.
     pub fn unrounded(self, b: &mut CoreBuilder, body: impl FnOnce(&mut CoreBuilder)) {
         match self {
-            Self::Shifted { .. } => unrounded(b, body),
+            Self::Shifted { .. } => HalfWords::within(b, |b, _| body(b)),
             _ => body(b),
         }
     }
 
     /// The next eight bytes of bits of the even or the odd units.
     pub fn load(self, b: &mut CoreBuilder, parity: usize, vectors: [Reg; 2], mode: Reg) {
-        let Self::Shifted { words, wide, shifts, .. } = self else { return };
+        let Self::Shifted { words, half_words, wide, shifts, .. } = self else { return };
         for vector in vectors {
             b.load(vector.lo(), words[parity], Address::Then(WORD));
         }
         b.shuffle(vectors[1], vectors[0], vectors[1], mode);
-        b.emit("vups.s32.s16", [wide, vectors[1], shifts[0]]);
+        half_words.widened(b, wide, vectors[1], shifts[0]);
     }
 
     /// Puts the bits of the first or second part of a run into quants.
     pub fn put(self, b: &mut CoreBuilder, half: usize, quants: Reg, bits: Reg) {
-        let Self::Shifted { bit, wide, shifts, .. } = self else { return };
-        b.emit("vsrs.s16.s32", [bits, wide, shifts[1 + half]]);
+        let Self::Shifted { half_words, bit, wide, shifts, .. } = self else { return };
+        half_words.narrowed(b, bits, wide, shifts[1 + half]);
         b.emit("vband", [bits, bits, bit]);
         b.emit("vbor", [quants, quants, bits]);
     }
 
+    /// Once more through the bits.
+    pub fn again(self, b: &mut CoreBuilder) {
+        let Self::Shifted { words, .. } = self else { return };
+        words.into_iter().for_each(|words| b.advance(words, -8 * WORD));
+    }
+
     /// To the next run.
     pub fn next(self, b: &mut CoreBuilder) {
-        let Self::Shifted { words, shifts, part, .. } = self else { return };
-        words.into_iter().for_each(|words| b.advance(words, -8 * WORD));
+        let Self::Shifted { shifts, part, .. } = self else { return };
+        self.again(b);
         b.binary_into(part, "add", part, 2);
         let second = b.add(part, 1);
         b.mov(shifts[1], part);

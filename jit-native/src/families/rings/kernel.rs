@@ -6,7 +6,8 @@ use super::types::Types;
 use super::weights::Weights;
 use crate::array::{OWN_LOCKS, OWN_MEMORY};
 use crate::codegen::{Address, AliasRegion, Class, CoreBuilder, Count, Reg};
-use crate::numerics::Aie2;
+use crate::numerics::{Nibbles, Sixteen};
+use aie_isa::InstructionSet;
 
 /// What the program knows of a type, by its word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,28 +51,35 @@ impl Locks {
 
 /// Modes of shuffles: pairs of vectors as rows of elements, transposed; the lower or upper half of the result.
 pub(super) mod mode {
+    use aie_isa::InstructionSet;
+
     /// Every other byte, and element of 16 bits.
     pub const EVEN_8: i64 = 0;
     pub const ODD_8: i64 = 1;
     pub const EVEN_16: i64 = 2;
     pub const ODD_16: i64 = 3;
     /// Elements of both vectors in turn.
-    pub const MIX_64: [i64; 2] = [14, 15];
     pub const MIX_32: [i64; 2] = [16, 17];
     pub const MIX_16: i64 = 18;
     pub const MIX_8: [i64; 2] = [20, 21];
-    /// The halves of each word exchanged, and eight rows of four bytes as four rows of eight, in both halves of one vector.
+    /// The halves of each word exchanged.
     pub const FLIP_16: i64 = 38;
-    pub const TRANSPOSE_BYTES: i64 = 46;
     /// Bytes of 16 words: the first of each, then the second, and so on.
     pub const BYTES_OF_16: i64 = 36;
     /// Parts of 128 bits of both vectors in turn, and halves.
     pub const MIX_128: [i64; 2] = [12, 13];
     pub const MIX_256: [i64; 2] = [10, 11];
-    /// Four rows of 16 elements of 16 bits as 16 rows of four.
-    pub const TRANSPOSE: [i64; 2] = [26, 27];
     /// Four rows of eight elements of 16 bits as eight rows of four, of one vector.
     pub const TRANSPOSE_8: i64 = 29;
+
+    /// Eight rows of four bytes as four rows of eight, in both halves of one vector: by one shuffle after the other.
+    pub const fn transpose_bytes(set: InstructionSet) -> &'static [i64] {
+        match set {
+            InstructionSet::Aie2 => &[46],
+            // Of both halves together, and then the parts of each half from those of 64 bits in turn.
+            InstructionSet::Aie2p => &[BYTES_OF_16, 50],
+        }
+    }
 }
 
 /// What all parts of the program use.
@@ -104,11 +112,14 @@ pub(super) struct Kernel {
 
 impl Kernel {
     pub fn new(b: &mut CoreBuilder, all: Types, types: u32) -> Self {
-        Aie2::new(b);
-        // Quants have no sign, and nothing is saturated.
-        for control in ["crUnpackSign", "crUPSSign", "crSRSSign"] {
-            let control = b.special(control);
-            b.constant_into(control, 0);
+        Sixteen::begin(b);
+        Nibbles::begin(b);
+        if b.isa().set() == InstructionSet::Aie2 {
+            // What is widened for scales has no sign.
+            for control in ["crUPSSign", "crSRSSign"] {
+                let control = b.special(control);
+                b.constant_into(control, 0);
+            }
         }
         Self {
             all,
@@ -231,6 +242,16 @@ pub(super) fn turns(b: &mut CoreBuilder, [times, gone]: [Reg; 2], [step, last]: 
         b.mov(part, value);
     }
     by
+}
+
+/// Moves a pointer by what [`turns`] has made.
+pub(super) fn turned(b: &mut CoreBuilder, pointer: Reg, by: Reg) {
+    // Both are the same; each is the one with evidence.
+    let mnemonic = match b.isa().set() {
+        InstructionSet::Aie2 => "paddb.2d",
+        InstructionSet::Aie2p => "padda.2d",
+    };
+    b.emit(mnemonic, [pointer, by]);
 }
 
 /// A vector with a word in all lanes.

@@ -13,10 +13,10 @@
 mod activations;
 pub mod attention;
 mod cases;
-mod diagonal;
 mod dispatch;
 mod estimate;
 mod fifth_bits;
+mod halves;
 mod kernel;
 mod machine;
 mod memory;

@@ -66,14 +66,14 @@ mod tests {
     fn the_checker_accepts_the_programs(
         #[values(Types::DEFAULTS[0], Types::DEFAULTS[1], Types::DEFAULTS[2], Types::DEFAULTS[3])] types: Types,
         #[values(LoopForm::Hardware, LoopForm::Jnz)] loops: LoopForm,
+        #[values(Isa::aie2(), Isa::aie2p())] isa: &'static Isa,
     ) {
-        let isa = Isa::aie2();
         let program = program(isa, types, loops).unwrap();
         let own = OWN_MEMORY..OWN_MEMORY + 0x1_0000;
         let report = check(&Program::new(isa, &program.code).with_data(vec![own]));
         let rejections: Vec<String> = report.rejections().map(ToString::to_string).collect();
         assert!(rejections.is_empty(), "{}", rejections.join("\n"));
-        println!("{types}: {} bytes, {} bundles", report.bytes, report.bundles);
+        println!("{types} of {}: {} bytes, {} bundles", isa.name(), report.bytes, report.bundles);
         program.loops.iter().for_each(|report| println!("{report:?}"));
         assert!(report.bytes <= 16 * 1024);
     }

@@ -1,10 +1,9 @@
 //! Scales become bf16: each the two that together are exact, or one twice where one is.
 //!
-//! A word of each unit has two f16: scale and minimum of a block, or the scales of two blocks. With the sign apart, the bits of an f16
-//! shifted to the place of an f32's are a number with an exponent that is 112 too small, or, if the exponent is zero, a fraction
-//! without the leading one: then 113 is added and 2^-14, the one that is not there, taken off.
+//! A word of each unit has two f16: scale and minimum of a block, or the scales of two blocks.
 
 use super::fifth_bits;
+use super::halves::Halves;
 use super::kernel::{Kernel, OfType, Parameter, constant, mode, shuffled};
 use super::memory::{FACTORS, PART_FACTORS, PORTION};
 use super::six_bits;
@@ -12,15 +11,7 @@ use super::units::UPPER_BYTES;
 use super::weights::Weights;
 use crate::array::OWN_MEMORY;
 use crate::codegen::{Address, Class, CoreBuilder};
-use crate::numerics::{Aie2, Lanes, Unit};
-
-const MAGNITUDE: u32 = 0x7FFF_7FFF;
-const EXPONENT: u32 = 0x7C00_7C00;
-/// Exponents 112 and 113 in an f32; the latter is also the number 2^-14.
-const NORMAL: u32 = 112 << 23;
-const SUBNORMAL: u32 = 113 << 23;
-/// From the place of an f16's mantissa to that of an f32's.
-const SHIFT: i64 = 13;
+use crate::numerics::Sixteen;
 
 /// The factors of all groups of a portion. Of two blocks, the first of which begins half a word early, the word in the middle becomes
 /// the quants that are left of it; of others it stays what it is.
@@ -45,13 +36,8 @@ pub(super) fn portion(b: &mut CoreBuilder, k: Kernel) {
         k.pointer(b, k.ordered, at)
     });
     let group = k.modifier(b, bytes);
-    let [magnitude, exponent] = [MAGNITUDE, EXPONENT].map(|word| constant(b, word));
-    let [normal, subnormal, zero] = [NORMAL, SUBNORMAL, 0].map(|word| constant(b, word));
-    let shift = b.reg(Class::Shift);
-    b.constant_into(shift, SHIFT);
-    let [even, odd] = [mode::EVEN_16, mode::ODD_16].map(|mode| b.scalar(mode));
+    let halves = Halves::new(b);
     let lanes = k.of_type(b, OfType::Exchanged);
-    let (addition, integers) = (b.scalar(CoreBuilder::MATRIX_BF16.into()), b.scalar(0));
     let groups = if has_parts {
         // Mostly one.
         k.count(b, Parameter::Groups)
@@ -74,40 +60,7 @@ pub(super) fn portion(b: &mut CoreBuilder, k: Kernel) {
         for (half, at) in [ends.lo(), ends.hi()].into_iter().zip(middle) {
             b.store(half, at, Address::ThenBy(group));
         }
-        let [exponents, numbers, sign] = [(); 3].map(|()| b.reg(Class::X));
-        let lacking = b.reg(Class::Scalar);
-        b.emit("vband", [exponents, scales, exponent]);
-        b.emit("veqz.16", [lacking, exponents]);
-        let lacking_high = b.binary("lshl", lacking, -16);
-        b.emit("vband", [numbers, scales, magnitude]);
-        b.emit("vsub.16", [sign, scales, numbers]);
-        let (wide, more, less) = (b.reg(Class::Acc1024), b.reg(Class::Acc1024), b.reg(Class::Acc1024));
-        b.emit("vups.s32.s16", [wide, numbers, shift]);
-        for (lacking, more, less) in [(lacking, more.lo(), less.lo()), (lacking_high, more.hi(), less.hi())] {
-            for (into, otherwise) in [(more, normal), (less, zero)] {
-                let words = b.reg(Class::X);
-                b.select_lanes(32, words, otherwise, subnormal, lacking);
-                b.mov(into, words);
-            }
-        }
-        b.emit("vadd", [wide, wide, more, integers]);
-        let (held, rest) = (b.reg(Class::X), b.reg(Class::X));
-        for (number, less, held, rest) in
-            [(wide.lo(), less.lo(), held.lo(), rest.lo()), (wide.hi(), less.hi(), held.hi(), rest.hi())]
-        {
-            let near = b.reg(Class::Acc512);
-            b.sub_f(number, number, less, addition);
-            b.to_bf16(held, number);
-            b.to_fp32(near, held);
-            b.sub_f(number, number, near, addition);
-            b.to_bf16(rest, number);
-        }
-        for vector in [held, rest] {
-            // What is left may have another sign than the number: adding the highest bit changes it.
-            b.emit("vadd.16", [vector, vector, sign]);
-        }
-        for mode in [even, odd] {
-            let pair = shuffled(b, held, rest, mode);
+        for pair in halves.of(b, scales) {
             b.store(pair, to, Address::Then(64));
         }
     });
@@ -136,7 +89,7 @@ fn packed_scales(b: &mut CoreBuilder, k: Kernel) {
         }
         word
     });
-    let unit = Aie2::new(b);
+    let unit = Sixteen::new(b);
     let mut l = unit.one(b);
     let packed = [0, 1].map(|part| {
         [0, 1].map(|which: usize| {

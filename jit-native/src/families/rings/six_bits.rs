@@ -8,14 +8,12 @@
 //! apart, whose upper two bits are in one byte, too: those of elements `l` and `l + 64` of the first 32 of a half block, shifted by two
 //! bits those of the other 32. The lower bits go through first, then all with the shift. A scale of eight bits belongs to 16 elements.
 
-use super::diagonal::Diagonal;
-use super::fifth_bits;
-use super::kernel::{Kernel, constant, mode, shuffled, turns};
+use super::kernel::{Kernel, constant, mode, shuffled, turned, turns};
 use super::memory::{PART_FACTORS, PORTION, Place, SUMS};
 use super::units::{Combined, LOW_BITS, SIGN_BIT, UPPER_BYTES};
 use crate::array::OWN_MEMORY;
 use crate::codegen::{Address, AliasRegion, Class, CoreBuilder, Reg};
-use crate::numerics::{Unit, Vectors};
+use crate::numerics::{HalfWords, Nibbles, Sums, Tiles};
 
 /// The words of a portion, behind place for the scales of its units.
 pub(super) const WORDS: Place = (PORTION.0 + 64, PORTION.1 - 64);
@@ -130,20 +128,22 @@ pub(super) fn products(b: &mut CoreBuilder, k: Kernel, tiles: Reg) {
     let low_bits = Halves::new(b, k.words, 0);
     let to = b.pointer_at(k.sums, OWN_MEMORY + SUMS.0);
     let (upper, two_bits) = (constant(b, UPPER_BYTES), constant(b, 0x3030_3030));
-    let matrix = b.scalar(CoreBuilder::MATRIX_BF16.into());
+    let unit = Tiles::new(b);
     let (transpose, mix) = (b.scalar(mode::TRANSPOSE_8), mode::MIX_8.map(|mode| b.scalar(mode)));
     let sorted = [mode::EVEN_8, mode::ODD_8].map(|mode| b.scalar(mode));
-    let diagonal = Diagonal::new(b);
+    let sums_of = Sums::new(b);
     // Registers are few, so steps share them in turn.
     let [low, high, quants, two, numbers, columns] = [(); 6].map(|()| b.reg(Class::X));
-    let nibbles = [b.reg(Class::X), constant(b, 0)];
+    let nibbles = Nibbles::new(b);
+    let zero = b.scalar(0);
+    b.broadcast(32, nibbles.bytes[1], zero);
     let bits = b.scalar(0);
     let shifts = [4, 0, 4].map(|bits| {
         let shift = b.reg(Class::Shift);
         b.constant_into(shift, bits);
         shift
     });
-    fifth_bits::unrounded(b, |b| {
+    HalfWords::within(b, |b, half_words| {
         b.repeat(2, |b| {
             let high_bits = Halves::new(b, k.words, HIGH_BITS);
             let ([times, none], [step, last]) =
@@ -151,40 +151,51 @@ pub(super) fn products(b: &mut CoreBuilder, k: Kernel, tiles: Reg) {
             let over = low_bits.pointers.map(|_| turns(b, [times, none], [step, last]));
             b.name_loop("products of q6_K");
             b.repeat(4, |b| {
-                let sums = [(); 2].map(|()| [(); 4].map(|()| b.reg(Class::Acc512)));
-                for eight in 0..2 {
-                    for parity in 0..2 {
-                        for (halves, vector) in [(low_bits, low), (high_bits, high)] {
-                            halves.load(b, vector, nibbles[1], parity, eight);
-                            b.shuffle(vector, vector, vector, transpose);
-                        }
-                        for (nibbles, half) in nibbles.into_iter().zip([low.lo(), low.hi()]) {
-                            b.emit("vunpack.d8.d4", [nibbles, half]);
-                        }
-                        let wide = b.reg(Class::Acc1024);
-                        b.emit("vups.s32.s16", [wide, high, shifts[0]]);
-                        for ((mode, shift), sums) in sorted.into_iter().zip(&shifts[1..]).zip(sums) {
-                            b.emit("vsrs.s16.s32", [two, wide, *shift]);
-                            b.shuffle(quants, nibbles[0], nibbles[1], mode);
-                            b.emit("vband", [two, two, two_bits]);
-                            b.emit("vbor", [quants, quants, two]);
-                            for (four, mode) in mix.into_iter().enumerate() {
-                                b.shuffle(numbers, quants, upper, mode);
-                                b.load(columns, tiles, Address::Then(64));
-                                let sum = sums[2 * parity + four];
-                                match eight {
-                                    0 => b.mul_f(sum, numbers, columns, matrix),
-                                    _ => b.mac_f(sum, sum, numbers, columns, matrix),
+                // Both parts, or one after the other, with the same words and between each other's tiles.
+                let both: &[&[usize]] = if Tiles::at_once(b) < 8 { &[&[0], &[1]] } else { &[&[0, 1]] };
+                for parts in both {
+                    let sums: Vec<[Reg; 4]> = parts.iter().map(|_| [(); 4].map(|()| unit.sum(b))).collect();
+                    for eight in 0..2 {
+                        for parity in 0..2 {
+                            let [first, second] = nibbles.bytes;
+                            for (halves, vector) in [(low_bits, low), (high_bits, high)] {
+                                halves.load(b, vector, second, parity, eight);
+                                b.shuffle(vector, vector, vector, transpose);
+                            }
+                            nibbles.unpack(b, low);
+                            let wide = b.reg(Class::Acc1024);
+                            half_words.widened(b, wide, high, shifts[0]);
+                            for (part, sums) in parts.iter().zip(&sums) {
+                                half_words.narrowed(b, two, wide, shifts[1 + part]);
+                                b.shuffle(quants, first, second, sorted[*part]);
+                                b.emit("vband", [two, two, two_bits]);
+                                b.emit("vbor", [quants, quants, two]);
+                                for (four, mode) in mix.into_iter().enumerate() {
+                                    b.shuffle(numbers, quants, upper, mode);
+                                    b.load(columns, tiles, Address::Then(64));
+                                    let sum = sums[2 * parity + four];
+                                    match eight {
+                                        0 => unit.multiply(b, sum, numbers, columns),
+                                        _ => unit.multiply_add(b, sum, numbers, columns),
+                                    }
                                 }
+                            }
+                            if parts.len() == 1 {
+                                b.advance(tiles, 128);
                             }
                         }
                     }
+                    for sums in sums {
+                        let words = sums_of.of(b, sums);
+                        b.store(words, to, Address::Then(64));
+                    }
+                    match parts {
+                        [0] => b.advance(tiles, 128 - 1024),
+                        [1] => b.advance(tiles, -128),
+                        _ => {}
+                    }
                 }
-                for sums in sums {
-                    let words = diagonal.of(b, sums);
-                    b.store(words, to, Address::Then(64));
-                }
-                low_bits.pointers.into_iter().zip(over).for_each(|(pointer, by)| b.emit("paddb.2d", [pointer, by]));
+                low_bits.pointers.into_iter().zip(over).for_each(|(pointer, by)| turned(b, pointer, by));
                 high_bits.pointers.into_iter().for_each(|pointer| b.advance(pointer, 128));
             });
             // The second 32 elements of both halves of blocks.
@@ -200,7 +211,7 @@ pub(super) fn products(b: &mut CoreBuilder, k: Kernel, tiles: Reg) {
 impl Combined {
     /// Sixteens with a scale of eight bits each: two at once, the sums of both as one vector, of what is near and of the rest.
     pub(super) fn q6_k(self, b: &mut CoreBuilder) -> Reg {
-        let totals = [(); 2].map(|()| self.unit.one(b).zeros());
+        let totals = self.totals(b);
         let masks = [LOW_BITS, SIGN_BIT].map(|mask| constant(b, mask));
         b.name_loop("parts of q6_K");
         b.repeat(8, |b| {

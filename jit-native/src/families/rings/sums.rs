@@ -5,7 +5,7 @@ use super::memory::{PARTS, RESULT, SPARE};
 use super::order::{Turns, interleave};
 use crate::array::OWN_MEMORY;
 use crate::codegen::{Address, CoreBuilder, Count, Reg};
-use crate::numerics::{Aie2, Lanes, Unit, Vectors};
+use crate::numerics::Sixteen;
 
 /// Adds the sums of the units of each of sixteen rows, for every column, and hands the results on.
 pub(super) fn rows(b: &mut CoreBuilder, k: Kernel) {
@@ -25,7 +25,7 @@ pub(super) fn rows(b: &mut CoreBuilder, k: Kernel) {
         let second = b.add(spare, half);
         let (first, second) = (k.pointer(b, k.words, spare), k.pointer(b, k.words, second));
         let turns = Turns::new(b);
-        let unit = Aie2::new(b);
+        let unit = Sixteen::new(b);
         let sum = unit.one(b).zeros();
         b.name_loop("sums of rows");
         b.repeat(Count::from(units).at_least(4), |b| {

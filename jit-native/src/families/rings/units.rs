@@ -5,16 +5,15 @@
 //! Numbers of four units times a tile of the column, summed over a part of 32 `k`, is what a scale is multiplied with, in f32: as the
 //! two bf16 nearest to the sum, and the two that a scale of f16 is.
 
-use super::diagonal::Diagonal;
 use super::fifth_bits::{self, FifthBits};
-use super::kernel::{Kernel, OfType, Parameter, constant, mode, shuffled, turns};
+use super::kernel::{Kernel, OfType, Parameter, constant, mode, shuffled, turned, turns};
 use super::memory::{FACTORS, OFFSET_BYTES, OFFSETS, PART_FACTORS, PORTION, SUMS, TILES};
 use super::scales;
 use super::six_bits;
 use super::weights::Weights;
 use crate::array::OWN_MEMORY;
 use crate::codegen::{Address, AliasRegion, Class, CoreBuilder, Reg};
-use crate::numerics::{Aie2, Lanes, Unit, Vectors};
+use crate::numerics::{Nibbles, Sixteen, Sums, Tiles};
 
 /// Upper bytes of numbers from 128 on; the same numbers in halves of a word, and what is left of them and a byte.
 pub(super) const UPPER_BYTES: u32 = 0x4343_4343;
@@ -82,7 +81,7 @@ struct Around {
 
 impl Around {
     fn next(&self, b: &mut CoreBuilder) {
-        b.emit("paddb.2d", [self.pointer, self.by]);
+        turned(b, self.pointer, self.by);
     }
 }
 
@@ -132,13 +131,13 @@ impl Units {
         let words = [first, second].map(|at| k.pointer(b, k.words, at));
         let to = b.pointer_at(k.sums, OWN_MEMORY + SUMS.0);
         let products = Products {
-            matrix: b.scalar(CoreBuilder::MATRIX_BF16.into()),
+            unit: Tiles::new(b),
             words,
             tiles: around.pointer,
-            upper: constant(b, if of == Weights::Q8_0 { NUMBER } else { UPPER_BYTES }),
+            upper: constant(b, UPPER_BYTES),
             masks: (of == Weights::Q8_0).then(|| [LOW_BITS, SIGN_BIT].map(|mask| constant(b, mask))),
             two: [(); 2].map(|()| b.reg(Class::X)),
-            quants: [(); 2].map(|()| b.reg(Class::X)),
+            quants: Nibbles::new(b),
             sorted_quants: b.reg(Class::X),
             // Of which halves are written at first for q5_K.
             numbers: match of {
@@ -156,12 +155,12 @@ impl Units {
             mix_32: mode::MIX_32.map(|mode| b.scalar(mode)),
             sorted: [mode::EVEN_8, mode::ODD_8].map(|mode| b.scalar(mode)),
         };
-        let diagonal = Diagonal::new(b);
+        let sums_of = Sums::new(b);
         let run = |b: &mut CoreBuilder| {
-            for sums in products.run(b, of, run_words) {
-                let words = diagonal.of(b, sums);
+            products.run(b, of, run_words, &mut |b, sums| {
+                let words = sums_of.of(b, sums);
                 b.store(words, to, Address::Then(64));
-            }
+            });
         };
         let name = format!("products of {}", of.dtype());
         if of.has_part_factors() {
@@ -185,7 +184,7 @@ impl Units {
             run(b);
             around.next(b);
             match over {
-                Ok(over) => words.into_iter().zip(over).for_each(|(words, by)| b.emit("paddb.2d", [words, by])),
+                Ok(over) => words.into_iter().zip(over).for_each(|(words, by)| turned(b, words, by)),
                 Err(over) => words.iter().for_each(|words| b.advance(*words, over)),
             }
         });
@@ -205,7 +204,7 @@ impl Units {
         let to = k.pointer(b, k.parts, parts);
         let groups = k.count(b, Parameter::Groups);
         let mode = b.scalar(mode::MIX_32[0]);
-        let unit = Aie2::new(b);
+        let unit = Sixteen::new(b);
         b.name_loop(&format!("units of {}", of.dtype()));
         b.repeat(groups, |b| {
             let sum_pointer = sums.as_ref().map(|sums| sums.pointer);
@@ -243,8 +242,7 @@ impl Units {
 
 /// What the loop of products keeps. Registers are few, so steps share them in turn.
 struct Products {
-    /// The configuration word of matrix products.
-    matrix: Reg,
+    unit: Tiles,
     /// Words of even and odd units.
     words: [Reg; 2],
     tiles: Reg,
@@ -252,7 +250,7 @@ struct Products {
     masks: Option<[Reg; 2]>,
     fifth: FifthBits,
     two: [Reg; 2],
-    quants: [Reg; 2],
+    quants: Nibbles,
     sorted_quants: Reg,
     numbers: [Reg; 2],
     columns: [Reg; 2],
@@ -262,31 +260,49 @@ struct Products {
 }
 
 impl Products {
-    /// The sums of the next run of words: of one part, or two.
-    fn run(&self, b: &mut CoreBuilder, of: Weights, words: usize) -> Vec<[Reg; 4]> {
-        let mut sums = || [(); 4].map(|()| b.reg(Class::Acc512));
+    /// The sums of the next run of words: of one part, or of one after the other of two.
+    fn run(&self, b: &mut CoreBuilder, of: Weights, words: usize, found: &mut impl FnMut(&mut CoreBuilder, [Reg; 4])) {
+        let sums = |b: &mut CoreBuilder| [(); 4].map(|()| self.unit.sum(b));
         match of {
             Weights::Q4_1 | Weights::Q4_0 => {
-                let sums = sums();
+                let sums = sums(b);
                 (0..words).for_each(|word| self.nibbles(b, sums, word == 0));
-                vec![sums]
+                found(b, sums);
             }
             Weights::Q8_0 => {
-                let sums = sums();
+                let sums = sums(b);
                 (0..words / 2).for_each(|pair| self.bytes(b, sums, pair == 0));
-                vec![sums]
+                found(b, sums);
+            }
+            Weights::Q4K | Weights::Q5K | Weights::Q6K if Tiles::at_once(b) < 8 => {
+                // Once more through the words and between the tiles for the second part.
+                let (word_bytes, tile_bytes) = (32 * words as i64, 256 * words as i64);
+                for part in 0..2 {
+                    let sums = sums(b);
+                    for pair in 0..words / 2 {
+                        self.apart(b, &[(part, sums)], pair == 0);
+                    }
+                    found(b, sums);
+                    let next = if part == 0 { 128 - tile_bytes } else { -128 };
+                    b.advance(self.tiles, next);
+                    if part == 0 {
+                        self.words.iter().for_each(|words| b.advance(*words, -word_bytes));
+                        self.fifth.again(b);
+                    }
+                }
+                self.fifth.next(b);
             }
             Weights::Q4K | Weights::Q5K | Weights::Q6K => {
-                let sums = [sums(), sums()];
-                (0..words / 2).for_each(|pair| self.apart(b, sums, pair));
+                let parts = [(0, sums(b)), (1, sums(b))];
+                (0..words / 2).for_each(|pair| self.apart(b, &parts, pair == 0));
                 self.fifth.next(b);
-                sums.to_vec()
+                parts.into_iter().for_each(|(_, sums)| found(b, sums));
             }
             Weights::Q5_0 | Weights::Q5_1 => {
-                let sums = sums();
+                let sums = sums(b);
                 self.words.iter().for_each(|words| b.advance(*words, fifth_bits::WORD));
                 (0..words / 2).for_each(|pair| self.eights(b, sums, pair));
-                vec![sums]
+                found(b, sums);
             }
         }
     }
@@ -294,8 +310,8 @@ impl Products {
     /// The next part of a column for four units, 8 `k` of it, times numbers.
     fn multiply(&self, b: &mut CoreBuilder, sum: Reg, numbers: Reg, is_first: bool, columns: Reg) {
         match is_first {
-            true => b.mul_f(sum, numbers, columns, self.matrix),
-            false => b.mac_f(sum, sum, numbers, columns, self.matrix),
+            true => self.unit.multiply(b, sum, numbers, columns),
+            false => self.unit.multiply_add(b, sum, numbers, columns),
         }
     }
 
@@ -312,10 +328,12 @@ impl Products {
 
     /// A word: eight quants of four bits of each unit.
     fn nibbles(&self, b: &mut CoreBuilder, sums: [Reg; 4], is_first: bool) {
-        for (parity, quants) in self.quants.into_iter().enumerate() {
-            let packed = b.reg(Class::W);
-            b.load(packed, self.words[parity], Address::Then(32));
-            b.emit("vunpack.d8.d4", [quants, packed]);
+        let packed = b.reg(Class::X);
+        for (half, words) in [packed.lo(), packed.hi()].into_iter().zip(self.words) {
+            b.load(half, words, Address::Then(32));
+        }
+        self.quants.unpack(b, packed);
+        for (parity, quants) in self.quants.bytes.into_iter().enumerate() {
             for (four, mode) in self.mix_8.into_iter().enumerate() {
                 let numbers = self.numbers[four];
                 b.shuffle(numbers, quants, self.upper, mode);
@@ -340,37 +358,40 @@ impl Products {
         let [low, high] = self.two_words(b);
         let Some([low_bits, sign_bit]) = self.masks else { return };
         for (parity, mode) in self.mix_32.into_iter().enumerate() {
-            let bytes = self.quants[0];
+            let bytes = self.sorted_quants;
             b.shuffle(bytes, low, high, mode);
-            for (four, bytes) in [bytes.lo(), bytes.hi()].into_iter().enumerate() {
+            for (four, mode) in self.mix_8.into_iter().enumerate() {
                 let [low, sign] = self.numbers;
-                b.emit("vunpack.d16.d8", [low, bytes]);
-                b.emit("vbor", [low, low, self.upper]);
+                b.shuffle(low, bytes, self.upper, mode);
                 b.emit("vband", [sign, low, sign_bit]);
                 b.emit("vband", [low, low, low_bits]);
                 let (columns, sum) = (self.tile(b, four), sums[2 * parity + four]);
                 self.multiply(b, sum, low, is_first, columns);
-                b.msc_f(sum, sum, sign, columns, self.matrix);
+                self.unit.multiply_sub(b, sum, sign, columns);
             }
         }
     }
 
-    /// Two words of four bits, whose low and high halves belong to two parts.
-    fn apart(&self, b: &mut CoreBuilder, sums: [[Reg; 4]; 2], pair: usize) {
+    /// Two words of four bits, whose low and high halves belong to two parts, of which those that are given are summed.
+    fn apart(&self, b: &mut CoreBuilder, parts: &[(usize, [Reg; 4])], is_first: bool) {
         let two = self.two_words(b);
         for parity in 0..2 {
             self.unpack(b, two, parity);
             self.fifth.load(b, parity, self.numbers, self.mix_32[0]);
-            for (half, sums) in sums.into_iter().enumerate() {
+            for &(part, sums) in parts {
                 let sorted = self.sorted_quants;
-                b.shuffle(sorted, self.quants[0], self.quants[1], self.sorted[half]);
-                self.fifth.put(b, half, sorted, self.numbers[1]);
+                self.sort(b, part);
+                self.fifth.put(b, part, sorted, self.numbers[1]);
                 for (four, mode) in self.mix_8.into_iter().enumerate() {
                     let numbers = self.numbers[four];
                     b.shuffle(numbers, sorted, self.upper, mode);
                     let columns = self.tile(b, four);
-                    self.multiply(b, sums[2 * parity + four], numbers, pair == 0, columns);
+                    self.multiply(b, sums[2 * parity + four], numbers, is_first, columns);
                 }
+            }
+            if parts.len() == 1 {
+                // The other part's.
+                b.advance(self.tiles, 128);
             }
         }
     }
@@ -379,9 +400,13 @@ impl Products {
     fn unpack(&self, b: &mut CoreBuilder, [low, high]: [Reg; 2], parity: usize) {
         let bytes = self.numbers[parity];
         b.shuffle(bytes, low, high, self.mix_32[parity]);
-        for (quants, bytes) in self.quants.into_iter().zip([bytes.lo(), bytes.hi()]) {
-            b.emit("vunpack.d8.d4", [quants, bytes]);
-        }
+        self.quants.unpack(b, bytes);
+    }
+
+    /// Of unpacked quants, the low or the high halves of bytes.
+    fn sort(&self, b: &mut CoreBuilder, half: usize) {
+        let [first, second] = self.quants.bytes;
+        b.shuffle(self.sorted_quants, first, second, self.sorted[half]);
     }
 
     /// Two words of four bits, whose low and high halves are eight quants each, with masks of those that have a fifth bit.
@@ -393,7 +418,7 @@ impl Products {
             self.unpack(b, two, parity);
             for half in 0..2 {
                 let (sorted, more) = (self.sorted_quants, self.numbers[0]);
-                b.shuffle(sorted, self.quants[0], self.quants[1], self.sorted[half]);
+                self.sort(b, half);
                 self.fifth.select(b, [sorted, more], self.words[parity], behind, 2 * half + pair);
                 for (four, mode) in self.mix_8.into_iter().enumerate() {
                     let numbers = self.numbers[four];
@@ -415,7 +440,7 @@ impl Products {
 /// Where sums, factors and offsets are read.
 #[derive(Clone, Copy)]
 pub(super) struct Combined {
-    pub unit: Aie2,
+    pub unit: Sixteen,
     pub from: Reg,
     pub factors: Reg,
     pub part_factors: Reg,
@@ -480,27 +505,34 @@ impl Combined {
         [near, rest]
     }
 
-    /// Adds two vectors times a factor, less one that is taken off the factor. Each has a total of its own, so that they do not wait for another.
+    /// Totals of two vectors: each has its own, so that they do not wait for another, where there are accumulators for that.
+    pub fn totals(self, b: &mut CoreBuilder) -> [Reg; 2] {
+        let first = self.unit.one(b).zero_pairs();
+        [first, if Tiles::at_once(b) < 8 { first } else { self.unit.one(b).zero_pairs() }]
+    }
+
+    /// Adds two vectors times a factor, less one that is taken off the factor.
     pub fn add_scaled(self, b: &mut CoreBuilder, totals: [Reg; 2], two: [Reg; 2], factor: Reg, less: Reg) {
         for (terms, total) in two.into_iter().zip(totals) {
-            let mut l = self.unit.one(b);
-            let more = l.multiply_add(total, terms, factor);
-            let next = l.multiply_sub(more, terms, less);
-            l.builder().mov(total, next);
+            self.unit.one(b).add_pairs(total, terms, [factor, less]);
         }
     }
 
-    /// The next factor times the sum of two totals.
+    /// The next factor times the sum of both totals.
     pub fn total(self, b: &mut CoreBuilder, [near, rest]: [Reg; 2]) -> Reg {
         let mut l = self.unit.one(b);
-        let total = l.add(near, rest);
+        let mut total = l.pairs(near);
+        if rest != near {
+            let rest = l.pairs(rest);
+            total = l.add(total, rest);
+        }
         let terms = l.two_terms(total);
         self.times(b, None, terms)
     }
 
     /// Eight parts with scales and minimums, and then what these are multiplied with.
     fn q4_k(self, b: &mut CoreBuilder, of: Weights) -> Reg {
-        let [scaled, lessened] = [(); 2].map(|()| [(); 2].map(|()| self.unit.one(b).zeros()));
+        let [scaled, lessened] = [(); 2].map(|()| self.totals(b));
         let base = constant(b, NUMBER);
         b.name_loop("parts of q4_K");
         b.repeat(of.parts() as u32 / 2, |b| {
