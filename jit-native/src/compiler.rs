@@ -253,7 +253,10 @@ mod tests {
             kit::families_of(&compiler.asked(), op).map(|family| family.name).collect::<Vec<_>>()
         };
         let of = |op| (names(&product, op), names(&rings, op));
-        assert_eq!(of("MUL_MAT"), (vec!["product"], vec!["rings", "prompts", "product"]));
+        assert_eq!(
+            of("MUL_MAT"),
+            (vec!["product", "rings-products"], vec!["rings", "prompts", "product", "rings-products"])
+        );
         assert_eq!(of("ROPE"), (vec!["rope"], vec!["vectors", "rope"]));
     }
 

@@ -23,7 +23,7 @@ use crate::kit::{self, Family, NativeError};
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::Node;
 
-/// Whether there is a family of products for a generation: without one, an NPU has nothing from native kernels.
+/// Whether there is a family of all products for a generation: without one, an NPU has little from native kernels.
 pub fn has_products(arch: &Arch) -> bool {
     products::FAMILY.is_for(arch)
 }
@@ -40,6 +40,7 @@ pub static FAMILIES: &[&Family] = &[
     &elements::ROWS,
     &elements::ROPE,
     &products::FAMILY,
+    &rings::ALONE,
     &attention::FAMILY,
     &copies::FAMILY,
 ];
@@ -124,6 +125,9 @@ mod tests {
         let node = Node::new(op, OpParams::default(), tensor, vec![Some(tensor); sources]);
         table::lookup(op).unwrap().check(&node).unwrap();
         let error = build(&node, &arch).unwrap_err();
+        // Its products are of blocks alone.
+        let of_blocks = format!("source 0 is {dtype}; possible: q4_1");
+        let expected = if (op, generation) == ("MUL_MAT", "aie2p") { &of_blocks } else { expected };
         if families_of(op).any(|family| family.is_for(&arch)) {
             assert!(
                 matches!(error, NativeError::Unsupported { .. }) && error.to_string().contains(expected),

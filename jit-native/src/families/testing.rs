@@ -1,6 +1,8 @@
 //! What tests of several families need.
 
+use aie_isa::Isa;
 use aie_ops::{DataType, Node, OpParams, Tensor};
+use std::collections::{BTreeSet, HashSet};
 
 /// A reproducible source of numbers between 0 and 1.
 pub struct Random(pub u32);
@@ -45,4 +47,17 @@ pub fn error(found: &[f32], expected: &[f32]) -> f64 {
         power += f64::from(*expected).powi(2);
     }
     if error == 0.0 { 0.0 } else { error / power }
+}
+
+/// The rows that a program of aie2p uses of which nothing has shown that the emulator's model is right.
+pub fn without_evidence(program: &[u8]) -> Vec<&'static str> {
+    let page = include_str!("../../../docs/emulator-evidence.md");
+    let (_, list) = page.split_once("## aie2p: rows without evidence").unwrap();
+    let without: HashSet<&str> = list.split('`').skip(1).step_by(2).collect();
+    assert!(without.contains("VEXP2"));
+    let lines = Isa::aie2p().listing(program);
+    let bundles: Vec<_> = lines.into_iter().map(|line| line.bundle.unwrap()).collect();
+    let used: BTreeSet<&str> = bundles.iter().flat_map(|b| b.instructions()).map(|one| one.instruction.key).collect();
+    println!("{used:?}");
+    used.into_iter().filter(|key| without.contains(key)).collect()
 }

@@ -77,13 +77,15 @@ pub fn families_of<'a>(families: &'a [&'static Family], op: &'a str) -> impl Ite
 /// Makes the kernel of a normalised node with the first of some families that takes it.
 ///
 /// # Errors
-/// [`NativeError::Unsupported`] or [`NativeError::Generation`] of the last family asked, or that there is none; other errors as
-/// they come.
+/// [`NativeError::Unsupported`] of the last family with a program, [`NativeError::Generation`] where there is none, or that there is no family;
+/// other errors as they come.
 pub fn build(families: &[&'static Family], node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
     let mut rejected = None;
     for family in families_of(families, &node.op) {
         match (family.build)(node, arch) {
-            Err(error @ (NativeError::Unsupported { .. } | NativeError::Generation { .. })) => rejected = Some(error),
+            Err(error @ NativeError::Unsupported { .. }) => rejected = Some(error),
+            // What it would have to be says nothing where another family has a program.
+            Err(error @ NativeError::Generation { .. }) => rejected = rejected.or(Some(error)),
             result => return result,
         }
     }

@@ -8,13 +8,14 @@ use std::borrow::Cow;
 
 /// Families in the order in which they are tested. Sums need shims and cores with their locks; rings in mem tiles that a stream starts,
 /// as the others from copies on have them, are what has hung on an NPU; those that the PDI starts have not.
-const BY_RISK: [&str; 11] = [
+const BY_RISK: [&str; 12] = [
     "elementwise",
     "rows",
     "rope",
     "vectors",
     "rings-attention",
     "rings",
+    "rings-products",
     "copies",
     "product",
     "prompts",

@@ -25,6 +25,12 @@ pub(super) fn cases(_: &Arch) -> Vec<Case> {
     one.chain(several).map(|(dtype, depth, columns)| product(dtype, depth, columns)).collect()
 }
 
+/// The same, and more columns than are multiplied at once.
+pub(super) fn in_turns(arch: &Arch) -> Vec<Case> {
+    let several = [product(DataType::Q4_0, 256, 8), product(DataType::Q8_0, 320, 3)];
+    cases(arch).into_iter().chain(several).collect()
+}
+
 fn product(weights: DataType, depth: usize, columns: usize) -> Case {
     let sources =
         [Tensor::contiguous(weights, [depth, ROWS, 1, 1]), Tensor::contiguous(DataType::F32, [depth, columns, 1, 1])];
@@ -43,6 +49,7 @@ mod tests {
     fn all_are_taken() {
         for case in cases(&aie2()) {
             let problem = Problem::of(&case.node).unwrap();
+            assert_eq!(Problem::in_turns(&case.node), Ok(problem));
             let batches: Vec<usize> = plan(&problem, 4).unwrap().iter().map(|column| column.batches).collect();
             assert_eq!(batches, [2, 1, 1, 1], "{}", case.name());
         }

@@ -17,12 +17,14 @@ pub(super) fn stream(rings: &Rings, problem: &Problem, columns: &[Column]) -> Re
 }
 
 fn work(problem: &Problem, column: &Column) -> Result<RingsColumn, ArrayError> {
-    let operand = Region::linear(COLUMN_ARGUMENT, 0, (4 * problem.depth * problem.columns) as u64);
+    let bytes = (4 * problem.depth * problem.columns) as u64;
+    let operand = |turn| Region::linear(COLUMN_ARGUMENT, bytes * turn as u64, bytes);
+    let jobs = || (0..problem.turns).flat_map(|turn| column.jobs.iter().map(move |job| (turn, *job)));
     Ok(RingsColumn {
         parameters: parameters(problem, column).words()?,
-        weights: column.jobs.iter().map(|job| weights(problem, column, *job)).collect(),
-        operand: vec![operand; column.jobs.len()],
-        result: column.jobs.iter().map(|job| result(problem, column, *job)).collect(),
+        weights: jobs().map(|(_, job)| weights(problem, column, job)).collect(),
+        operand: jobs().map(|(turn, _)| operand(turn)).collect(),
+        result: jobs().map(|(turn, job)| result(problem, column, turn, job)).collect(),
     })
 }
 
@@ -56,10 +58,10 @@ fn weights(problem: &Problem, column: &Column, [first, second]: [usize; 2]) -> R
 }
 
 /// Results of both cores in turn: of a batch in all columns, then of the next.
-fn result(problem: &Problem, column: &Column, [first, second]: [usize; 2]) -> Region {
+fn result(problem: &Problem, column: &Column, turn: usize, [first, second]: [usize; 2]) -> Region {
     Region {
         argument: RESULT_ARGUMENT,
-        offset: 4 * first as u64,
+        offset: 4 * (first + turn * problem.columns * problem.rows) as u64,
         dimensions: dimensions([
             (RESULT_BLOCK as usize / 4, 1),
             (2, second - first),

@@ -11,15 +11,15 @@ use super::super::program::program;
 use super::super::types::Types;
 use super::super::weights::Weights;
 use super::*;
-use crate::array::testing::{Device, aie2, passer, words_of};
+use crate::array::testing::{Device, aie2, arch, passer, words_of};
 use crate::array::{CoreCode, ElementsColumn, Flow, Tile};
-use crate::codegen::LoopForm;
+use crate::codegen::{LoopForm, isa_of};
 use crate::families::testing::{Random, error, node};
 use aie_emulator::Rules;
 use aie_emulator::design::{Design, Source};
 use aie_hal::Arch;
 use aie_hal::format::instructions::{Instruction, InstructionStream};
-use aie_isa::Isa;
+use aie_isa::{InstructionSet, Isa};
 use aie_ops::fit::{self, Fit};
 use aie_ops::table;
 use aie_ops::{DataType, OpParams, Tensor};
@@ -32,7 +32,11 @@ const COLUMNS: u8 = 4;
 
 /// The array with the program of the types beside a type.
 fn rings(weights: Weights) -> Rings {
-    machine(&aie2(), Types::default_for(weights)).unwrap().rings.clone()
+    rings_on(&aie2(), weights)
+}
+
+fn rings_on(arch: &Arch, weights: Weights) -> Rings {
+    machine(arch, Types::default_for(weights)).unwrap().rings.clone()
 }
 
 /// Several types, batches and ends: pairs, odd batches, rows that are no whole batch, few columns of the array, two cores that overlap.
@@ -86,7 +90,8 @@ fn run(device: &mut Device, rings: &Rings, problem: &Problem, seed: u32) -> u64 
 
 /// What is multiplied is exact, but for columns, which are rounded to bf16.
 fn run_stream(device: &mut Device, stream: &[u8], problem: &Problem, seed: u32) -> u64 {
-    let Problem { weights, depth, rows, columns } = *problem;
+    let Problem { weights, depth, rows, columns, turns } = *problem;
+    let columns = columns * turns;
     let (dtype, mut random) = (weights.dtype(), Random(seed));
     let numbers = random.values(depth * rows, -1.0, 1.0);
     let mut bytes = vec![0; rows * problem.row_bytes()];
@@ -142,6 +147,36 @@ fn streams_do_not_depend_on_other_types() {
         let cycles = run_stream(&mut device, &stream, &problem, seed);
         let alone = run_stream(&mut Device::of(rings(weights).configured()), &stream, &problem, seed);
         println!("{weights:?}: {cycles} cycles in a set of four, {alone} in the default one");
+    }
+}
+
+/// From the same sources, without matrices.
+#[rstest]
+#[case(Weights::Q8_0, 576, 256, 1)]
+#[case(Weights::Q4_0, 576, 128, 1)]
+#[case(Weights::Q4_1, 768, 100, 3)]
+#[case(Weights::Q4K, 1024, 300, 2)]
+#[case(Weights::Q6K, 1024, 256, 2)]
+#[case(Weights::Q5_0, 320, 300, 2)]
+#[case(Weights::Q5_1, 576, 300, 1)]
+#[case(Weights::Q5K, 1536, 200, 1)]
+fn products_are_right_on_aie2p(
+    #[case] weights: Weights,
+    #[case] depth: usize,
+    #[case] rows: usize,
+    #[case] columns: usize,
+) {
+    let rings = rings_on(&arch("aie2p"), weights);
+    let problem = problem((weights, depth, rows, columns));
+    let mut device = Device::of(rings.configured());
+    let at_rest = locks(&device);
+    for (turns, seed) in [(1, 1), (2, 2)] {
+        let problem = Problem { turns, ..problem };
+        let columns = plan(&problem, COLUMNS.into()).unwrap();
+        let cycles = run_stream(&mut device, &stream(&rings, &problem, &columns).unwrap(), &problem, seed);
+        let estimated = estimate::cycles(InstructionSet::Aie2p, &problem, &columns);
+        println!("{problem:?}: {cycles} cycles, {estimated} estimated");
+        assert_eq!(locks(&device), at_rest, "{problem:?}");
     }
 }
 
@@ -292,14 +327,39 @@ fn times_are_estimated(
     #[case] depth: usize,
     #[values(1, 2, 4)] width: usize,
 ) {
-    let problem = problem((weights, depth, rows, 1));
+    expect_estimate(&aie2(), problem((weights, depth, rows, 1)), width);
+}
+
+/// On eight columns, too.
+#[rstest]
+#[case(Weights::Q4_1, 576, 576)]
+#[case(Weights::Q4_1, 576, 1536)]
+#[case(Weights::Q4_0, 512, 1024)]
+#[case(Weights::Q8_0, 512, 1024)]
+#[case(Weights::Q4K, 256, 2048)]
+#[case(Weights::Q6K, 256, 2048)]
+#[case(Weights::Q5_0, 512, 1024)]
+#[case(Weights::Q5_1, 576, 576)]
+#[case(Weights::Q5K, 256, 2048)]
+fn times_are_estimated_on_aie2p(
+    #[case] weights: Weights,
+    #[case] rows: usize,
+    #[case] depth: usize,
+    #[values(2, 8)] width: usize,
+) {
+    expect_estimate(&arch("aie2p"), problem((weights, depth, rows, 1)), width);
+}
+
+fn expect_estimate(arch: &Arch, problem: Problem, width: usize) {
     let Ok(columns) = plan(&problem, width) else { return };
-    let rings = rings(weights);
+    let (rings, Problem { weights, depth, rows, .. }) = (rings_on(arch, problem.weights), problem);
     let found =
         run_stream(&mut Device::of(rings.configured()), &stream(&rings, &problem, &columns).unwrap(), &problem, 1);
-    let estimated = estimate::cycles(&problem, &columns);
+    let set = isa_of(arch).unwrap().set();
+    let estimated = estimate::cycles(set, &problem, &columns);
     println!(
-        "ESTIMATE {weights:?} {rows} x {depth} on {width}: {estimated} for {found}, {:.3}",
+        "ESTIMATE {weights:?} {rows} x {depth} on {width} of {}: {estimated} for {found}, {:.3}",
+        arch.name,
         estimated as f64 / found as f64
     );
     assert!(10 * estimated.abs_diff(found) <= found, "{estimated} for {found} cycles");

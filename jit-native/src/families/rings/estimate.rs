@@ -7,6 +7,7 @@ use super::memory::BLOCK;
 use super::plan::Column;
 use super::problem::Problem;
 use super::weights::Weights;
+use aie_isa::InstructionSet;
 
 /// Cycles before the first word arrives, and from the last result to its token.
 const ARRIVAL: usize = 790;
@@ -21,28 +22,36 @@ const BYTES_PER_CYCLE: usize = 2;
 const ROW_UNIT: usize = 13;
 
 /// Cycles of a group: to put its words in order and decode its scales, and to multiply it with a column.
-fn group(weights: Weights) -> (usize, usize) {
-    match weights {
-        Weights::Q4_1 => (60, 42),
-        Weights::Q4_0 => (84, 77),
-        Weights::Q8_0 => (140, 270),
-        Weights::Q4K => (390, 400),
-        Weights::Q5_0 => (140, 163),
-        Weights::Q5_1 => (64, 76),
-        Weights::Q5K => (640, 700),
-        Weights::Q6K => (700, 685),
+fn group(set: InstructionSet, weights: Weights) -> (usize, usize) {
+    match (set, weights) {
+        (InstructionSet::Aie2, Weights::Q4_1) => (60, 42),
+        (InstructionSet::Aie2, Weights::Q4_0) => (84, 77),
+        (InstructionSet::Aie2, Weights::Q8_0) => (140, 270),
+        (InstructionSet::Aie2, Weights::Q4K) => (390, 400),
+        (InstructionSet::Aie2, Weights::Q5_0) => (140, 163),
+        (InstructionSet::Aie2, Weights::Q5_1) => (64, 76),
+        (InstructionSet::Aie2, Weights::Q5K) => (640, 700),
+        (InstructionSet::Aie2, Weights::Q6K) => (700, 685),
+        (InstructionSet::Aie2p, Weights::Q4_1) => (95, 81),
+        (InstructionSet::Aie2p, Weights::Q4_0) => (118, 168),
+        (InstructionSet::Aie2p, Weights::Q8_0) => (185, 345),
+        (InstructionSet::Aie2p, Weights::Q4K) => (425, 690),
+        (InstructionSet::Aie2p, Weights::Q5_0) => (185, 240),
+        (InstructionSet::Aie2p, Weights::Q5_1) => (100, 120),
+        (InstructionSet::Aie2p, Weights::Q5K) => (680, 985),
+        (InstructionSet::Aie2p, Weights::Q6K) => (740, 1380),
     }
 }
 
 /// Cycles of a dispatch whose columns do what is planned for them.
-pub(super) fn cycles(problem: &Problem, columns: &[Column]) -> u64 {
-    columns.iter().map(|planned| column(problem, planned)).max().unwrap_or(0) as u64
+pub(super) fn cycles(set: InstructionSet, problem: &Problem, columns: &[Column]) -> u64 {
+    columns.iter().map(|planned| column(set, problem, planned)).max().unwrap_or(0) as u64
 }
 
-fn column(problem: &Problem, planned: &Column) -> usize {
+fn column(set: InstructionSet, problem: &Problem, planned: &Column) -> usize {
     let Problem { weights, depth, columns, .. } = *problem;
     let (groups, units) = (problem.groups(), problem.units());
-    let (decoded, multiplied) = group(weights);
+    let (decoded, multiplied) = group(set, weights);
     let portion = AROUND_PORTION + columns * AROUND_COLUMN + groups * (decoded + columns * multiplied);
     let rows = columns * (AROUND_ROWS + ROW_UNIT * units);
     let work = planned.batches * (units / groups * portion + rows);
@@ -55,7 +64,7 @@ fn column(problem: &Problem, planned: &Column) -> usize {
     let begun = (ARRIVAL + arranged).max(after(planned.skip + portion_bytes));
     let needed = after(planned.skip + all_bytes) + portion + rows;
     let read = after(planned.blocks * BLOCK as usize) + rows;
-    planned.jobs.len() * (begun + work).max(needed).max(read) + RETURN
+    problem.turns * planned.jobs.len() * (begun + work).max(needed).max(read) + RETURN
 }
 
 #[cfg(test)]
@@ -78,10 +87,11 @@ mod tests {
             Weights::Q6K
         )]
         weights: Weights,
+        #[values(InstructionSet::Aie2, InstructionSet::Aie2p)] set: InstructionSet,
     ) {
         let cycles = |width: usize, columns: usize| {
             let problem = Problem::sized(weights, 1024, 2048, columns).unwrap();
-            cycles(&problem, &plan(&problem, width).unwrap())
+            cycles(set, &problem, &plan(&problem, width).unwrap())
         };
         assert!(cycles(4, 1) < cycles(2, 1) && cycles(2, 1) < cycles(1, 1) && cycles(1, 1) < cycles(1, 2));
     }

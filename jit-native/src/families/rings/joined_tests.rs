@@ -28,7 +28,7 @@ impl Sequence {
         };
         let mut columns: Vec<(usize, usize)> = Vec::new();
         for (problem, from) in products {
-            let Problem { weights, depth, rows, columns: count } = *problem;
+            let Problem { weights, depth, rows, columns: count, .. } = *problem;
             let mut bytes = vec![0; rows * problem.row_bytes()];
             assert!(aie_ops::blocks::encode(weights.dtype(), &random.values(depth * rows, -1.0, 1.0), &mut bytes));
             let encoded = sequence.add(words_of(&bytes));

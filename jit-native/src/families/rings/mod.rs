@@ -38,8 +38,9 @@ use crate::codegen::LoopReport;
 use crate::kit::cost::{self, Planned};
 use crate::kit::{Family, NativeError, isa_for};
 use aie_hal::{Arch, KernelArtifact};
+use aie_isa::Isa;
 use aie_ops::Node;
-use machine::{INSTRUCTION_SETS, NAME, machine};
+use machine::{NAME, WITH_GUESTS, WITHOUT_GUESTS, machine};
 use plan::{plan, traffic};
 use problem::Problem;
 use std::collections::BTreeSet;
@@ -49,7 +50,16 @@ const OPERATION: &str = "MUL_MAT";
 
 /// Products with few columns.
 pub static FAMILY: Family =
-    Family { name: NAME, operations: &[OPERATION], instruction_sets: INSTRUCTION_SETS, cases: cases::cases, build };
+    Family { name: NAME, operations: &[OPERATION], instruction_sets: WITH_GUESTS, cases: cases::cases, build };
+
+/// The same where no other family has products: with more columns, too, some after the others.
+pub static ALONE: Family = Family {
+    name: "rings-products",
+    operations: &[OPERATION],
+    instruction_sets: WITHOUT_GUESTS,
+    cases: cases::in_turns,
+    build: build_in_turns,
+};
 
 /// What is known of the loops of the cores' programs, for reports.
 ///
@@ -66,15 +76,24 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
         return Err(NativeError::unsupported(NAME, node, format!("possible: {OPERATION}")));
     }
     // Where there is no machine, that is what a caller has to know first.
-    isa_for(NAME, INSTRUCTION_SETS, arch)?;
+    let isa = isa_for(NAME, WITH_GUESTS, arch)?;
+    made(node, arch, isa, Problem::of(node))
+}
+
+fn build_in_turns(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
+    let isa = isa_for(ALONE.name, ALONE.instruction_sets, arch)?;
+    made(node, arch, isa, Problem::in_turns(node))
+}
+
+fn made(node: &Node, arch: &Arch, isa: &Isa, problem: Result<Problem, String>) -> Result<KernelArtifact, NativeError> {
     let unsupported = |reason: String| NativeError::unsupported(NAME, node, reason);
-    let problem = Problem::of(node).map_err(unsupported)?;
+    let problem = problem.map_err(unsupported)?;
     let machine = machine(arch, Types::default_for(problem.weights))?;
     // A column of the array costs operations, which take longer than what it saves where there are few rows.
     let stream = cost::cheapest(cost::powers(arch.array.columns), &arch.cost, |width| {
         let columns = plan(&problem, width)?;
         let stream = dispatch::stream(&machine.rings, &problem, &columns).map_err(|error| error.to_string())?;
-        Ok(Planned { stream, cycles: estimate::cycles(&problem, &columns), traffic: traffic(&columns) })
+        Ok(Planned { stream, cycles: estimate::cycles(isa.set(), &problem, &columns), traffic: traffic(&columns) })
     });
     let stream = stream.map_err(unsupported)?;
     let name = format!("native-{NAME}-{OPERATION}-{}", problem.weights.dtype());

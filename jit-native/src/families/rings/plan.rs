@@ -71,8 +71,12 @@ impl Column {
         let all = rows.div_ceil(BATCH_ROWS).div_ceil(CORES);
         let most = (MOST_STEP / (BATCH_ROWS * row_bytes)).max(1);
         let jobs = all.div_ceil(most);
-        if jobs > MOST_JOBS {
-            return Err(format!("{} rows of {row_bytes} bytes take {jobs} jobs; possible: {MOST_JOBS}", problem.rows));
+        let tasks = jobs * problem.turns;
+        if tasks > MOST_JOBS {
+            let (rows, columns) = (problem.rows, problem.columns * problem.turns);
+            return Err(format!(
+                "{rows} rows of {row_bytes} bytes times {columns} columns take {tasks} jobs; possible: {MOST_JOBS}"
+            ));
         }
         let batches = all.div_ceil(jobs);
         let each = batches * BATCH_ROWS;

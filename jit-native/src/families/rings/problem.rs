@@ -24,7 +24,10 @@ pub(super) struct Problem {
     /// Elements of a row.
     pub depth: usize,
     pub rows: usize,
+    /// Columns that are multiplied at once.
     pub columns: usize,
+    /// How many times there are as many.
+    pub turns: usize,
 }
 
 impl Problem {
@@ -52,9 +55,28 @@ impl Problem {
         Self::sized(weights, a.ne[0], a.ne[1], b.ne[1])
     }
 
+    /// The problem of a node whose columns are multiplied some after the others, as many at once as a core has room for.
+    pub fn in_turns(node: &Node) -> Result<Self, String> {
+        let columns = node.source(1).map_or(0, |columns| columns.ne[1]);
+        let has_gaps = [node.source(1), Some(&node.output)].into_iter().flatten().any(|tensor| !is_dense(tensor));
+        if columns == 0 || has_gaps {
+            return Self::of(node);
+        }
+        let turn = |at_once: usize| {
+            let mut turn = node.clone();
+            for tensor in [turn.sources.get_mut(1).and_then(Option::as_mut), Some(&mut turn.output)] {
+                tensor.into_iter().for_each(|tensor| tensor.ne[1] = at_once);
+            }
+            Ok(Self { turns: columns / at_once, ..Self::of(&turn)? })
+        };
+        let at_once = (2..=MOST_COLUMNS).rev().filter(|at_once| columns.is_multiple_of(*at_once));
+        let several = at_once.map(turn).find(Result::is_ok);
+        several.unwrap_or_else(|| turn(1))
+    }
+
     /// The problem with these extents, if the cores have room for it.
     pub fn sized(weights: Weights, depth: usize, rows: usize, columns: usize) -> Result<Self, String> {
-        let problem = Self { weights, depth, rows, columns };
+        let problem = Self { weights, depth, rows, columns, turns: 1 };
         let dtype = weights.dtype();
         if !(1..=MOST_COLUMNS).contains(&columns) {
             return Err(format!("{columns} columns; possible: 1 to {MOST_COLUMNS}"));
@@ -182,11 +204,18 @@ mod tests {
         let q4_0 = |ne| Tensor::contiguous(DataType::Q4_0, ne);
         let of = |a, b, out| Problem::of(&node("MUL_MAT", OpParams::default(), out, &[a, b]));
         let (a, b, out) = (q4_0([256, 100, 1, 1]), f32s([256, 2, 1, 1]), f32s([100, 2, 1, 1]));
-        assert_eq!(of(a, b, out), Ok(Problem { weights: Weights::Q4_0, depth: 256, rows: 100, columns: 2 }));
+        assert_eq!(of(a, b, out), Ok(Problem { weights: Weights::Q4_0, depth: 256, rows: 100, columns: 2, turns: 1 }));
         let refused = |a, b, out, message: &str| {
             let error = of(a, b, out).unwrap_err();
             assert!(error.contains(message), "{error}");
         };
+        let turns = |columns| {
+            let node =
+                node("MUL_MAT", OpParams::default(), f32s([100, columns, 1, 1]), &[a, f32s([256, columns, 1, 1])]);
+            Problem::in_turns(&node).map(|problem| (problem.columns, problem.turns))
+        };
+        assert_eq!([3, 6, 7, 64].map(turns), [Ok((3, 1)), Ok((3, 2)), Ok((1, 7)), Ok((4, 16))]);
+        assert!(turns(0).is_err());
         let mut apart = a;
         apart.nb[1] += 72;
         refused(apart, b, out, "gaps in source 0");

@@ -46,6 +46,8 @@ mod tests {
     use super::*;
     use crate::array::OWN_MEMORY;
     use crate::check::{Program, check};
+    use crate::families::testing::without_evidence;
+    use aie_isa::InstructionSet;
     use rstest::rstest;
 
     /// Sets of types that files of models have fit the program memory.
@@ -56,9 +58,13 @@ mod tests {
     #[case(&[Weights::Q5_0, Weights::Q8_0, Weights::Q4K, Weights::Q6K])]
     #[case(&[Weights::Q5_1, Weights::Q8_0, Weights::Q5K, Weights::Q6K])]
     #[case(&[Weights::Q4_0, Weights::Q4_1, Weights::Q8_0, Weights::Q6K])]
-    fn sets_of_files_fit(#[case] types: &[Weights], #[values(LoopForm::Hardware, LoopForm::Jnz)] loops: LoopForm) {
+    fn sets_of_files_fit(
+        #[case] types: &[Weights],
+        #[values(LoopForm::Hardware, LoopForm::Jnz)] loops: LoopForm,
+        #[values(Isa::aie2(), Isa::aie2p())] isa: &'static Isa,
+    ) {
         let types = Types::with(types);
-        program(Isa::aie2(), types, loops).unwrap_or_else(|error| panic!("{types}: {error}"));
+        program(isa, types, loops).unwrap_or_else(|error| panic!("{types}: {error}"));
     }
 
     /// All ways through the programs, with the memory of their own tile alone.
@@ -71,6 +77,9 @@ mod tests {
         let program = program(isa, types, loops).unwrap();
         let own = OWN_MEMORY..OWN_MEMORY + 0x1_0000;
         let report = check(&Program::new(isa, &program.code).with_data(vec![own]));
+        if isa.set() == InstructionSet::Aie2p {
+            assert_eq!(without_evidence(&program.code), [""; 0]);
+        }
         let rejections: Vec<String> = report.rejections().map(ToString::to_string).collect();
         assert!(rejections.is_empty(), "{}", rejections.join("\n"));
         println!("{types} of {}: {} bytes, {} bundles", isa.name(), report.bytes, report.bundles);

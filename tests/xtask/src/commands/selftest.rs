@@ -183,7 +183,7 @@ impl Rig {
         let families = report["families"].as_array().context("no families")?;
         // Only memory can be refused, by a kernel that cannot pin what is mapped for reading.
         let refused = |family: &Value| family["family"] == IMPORTED[1] && family["outcome"] == "refused";
-        // There are no products and no attention of aie2p.
+        // There is no attention of aie2p, nor the other products.
         let is_made = |family: &Value| report["arch"] != "aie2p" || family["outcome"] != "not made";
         let families: Vec<&Value> = families.iter().filter(|family| !refused(family) && is_made(family)).collect();
         let right = families.iter().filter(|family| family["outcome"] == "right").count();
