@@ -6,7 +6,7 @@ use super::program::program;
 use super::types::Types;
 use super::weights::Weights;
 use crate::array::{ArrayError, Attention, CoreCode, Memo, Rings};
-use crate::codegen::{CoreProgram, LoopForm, LoopReport};
+use crate::codegen::{LoopForm, LoopReport};
 use crate::compiler::SOURCE_DIGEST;
 use crate::families::elements::dispatch as elements;
 use crate::families::elements::functions::Repertoire;
@@ -20,66 +20,58 @@ use std::sync::Arc;
 
 pub(super) const NAME: &str = "rings";
 
-/// Those that the program of product cores can be made for.
-const INSTRUCTION_SETS: &[InstructionSet] = &[InstructionSet::Aie2, InstructionSet::Aie2p];
+/// Those with programs for products and vectors.
+pub(super) const INSTRUCTION_SETS: &[InstructionSet] = &[InstructionSet::Aie2, InstructionSet::Aie2p];
 
-/// Those with programs for vectors and attention beside products, and those without.
-pub(super) const WITH_GUESTS: &[InstructionSet] = &[InstructionSet::Aie2];
-pub(super) const WITHOUT_GUESTS: &[InstructionSet] = &[InstructionSet::Aie2p];
+/// Those with a program for attention, too, and those without.
+pub(super) const WITH_ATTENTION: &[InstructionSet] = &[InstructionSet::Aie2];
+pub(super) const WITHOUT_ATTENTION: &[InstructionSet] = &[InstructionSet::Aie2p];
 
 /// The array with the programs of its cores.
 pub(super) struct Machine {
     pub rings: Rings,
-    /// The cores for vectors and attention, if there are any.
-    pub guests: Option<Guests>,
+    /// The cores for vectors.
+    pub vectors: Arc<elements::Machine>,
+    /// The cores for attention, if there are any.
+    attention: Option<Attention>,
     /// What is known of the loops of products.
     pub loops: Vec<LoopReport>,
     /// What streams of all its cores have in common: those of vectors and attention need no type of weights.
     configuration: Configuration,
 }
 
-/// Cores beside those of products.
-pub(super) struct Guests {
-    pub vectors: Arc<elements::Machine>,
-    pub attention: Attention,
-}
-
 impl Machine {
     /// The machine of a generation, for these types of weights.
     pub fn new(arch: &Arch, isa: &'static Isa, types: Types) -> Result<Self, ConfigureError> {
         let form = LoopForm::of(arch);
-        let (columns, products) = (arch.array.columns as u8, program(isa, types, form)?);
-        let of_products = data(&products);
-        let code = (CoreCode { program: &products.code, data: &of_products }, &CORE);
+        let (products, vectors) = (program(isa, types, form)?, elements_program(isa, Repertoire::Token, form)?);
+        let has_attention = WITH_ATTENTION.contains(&isa.set());
+        let attention = has_attention.then(|| attention::program::program(isa, form)).transpose()?;
+        let [of_products, of_vectors] = [&products, &vectors].map(|program| -> Vec<(u32, Vec<u8>)> {
+            program.data.iter().map(|section| (section.offset, section.bytes.clone())).collect()
+        });
+        let rings = Rings::new(
+            arch,
+            arch.array.columns as u8,
+            (CoreCode { program: &products.code, data: &of_products }, &CORE),
+            Some(CoreCode { program: &vectors.code, data: &of_vectors }),
+            attention.as_ref().map(|attention| (&attention.code[..], attention::WORDS)),
+        )?;
+        let missing = || ArrayError::NoParameters(Rings::cores(0)[0]);
+        let elements = rings.vectors().cloned().ok_or_else(missing)?;
+        let attention = rings.attention().cloned();
+        let vectors = Arc::new(elements::Machine { elements, loops: vectors.loops });
         // The self-test may admit one form only.
         let loops = match form {
             LoopForm::Hardware => "",
             LoopForm::Jnz => "-jnz",
         };
         let configuration = Configuration {
-            name: format!("{NAME}-{columns}{loops}-{}", &SOURCE_DIGEST[..12]),
+            name: format!("{NAME}-{}{loops}-{}", arch.array.columns, &SOURCE_DIGEST[..12]),
             needs: BTreeSet::new(),
             has: types.iter().map(|weights| weights.dtype().to_string()).collect(),
         };
-        if !WITH_GUESTS.contains(&isa.set()) {
-            let rings = Rings::new(arch, columns, code, None, None)?;
-            return Ok(Self { rings, guests: None, loops: products.loops, configuration });
-        }
-        let vectors = elements_program(isa, Repertoire::Token, form)?;
-        let attention = attention::program::program(isa, form)?;
-        let of_vectors = data(&vectors);
-        let rings = Rings::new(
-            arch,
-            columns,
-            code,
-            Some(CoreCode { program: &vectors.code, data: &of_vectors }),
-            Some((&attention.code, attention::WORDS)),
-        )?;
-        let missing = || ArrayError::NoParameters(Rings::cores(0)[0]);
-        let elements = rings.vectors().cloned().ok_or_else(missing)?;
-        let attention = rings.attention().cloned().ok_or_else(missing)?;
-        let vectors = Arc::new(elements::Machine { elements, loops: vectors.loops });
-        Ok(Self { rings, guests: Some(Guests { vectors, attention }), loops: products.loops, configuration })
+        Ok(Self { rings, vectors, attention, loops: products.loops, configuration })
     }
 
     /// A kernel of this array, with what its stream needs: a type of weights, or none.
@@ -88,15 +80,10 @@ impl Machine {
         kernel.with_configuration(Configuration { needs, ..self.configuration.clone() })
     }
 
-    /// The cores beside those of products.
-    pub fn guests(&self) -> Result<&Guests, NativeError> {
-        self.guests.as_ref().ok_or_else(|| NativeError::failed(NAME, "no cores for vectors and attention"))
+    /// The cores for attention.
+    pub fn attention(&self) -> Result<&Attention, NativeError> {
+        self.attention.as_ref().ok_or_else(|| NativeError::failed(NAME, "no cores for attention"))
     }
-}
-
-/// What a core's memory has when the first dispatch begins.
-fn data(program: &CoreProgram) -> Vec<(u32, Vec<u8>)> {
-    program.data.iter().map(|section| (section.offset, section.bytes.clone())).collect()
 }
 
 /// A machine is the same for all nodes with its types of weights.

@@ -1,6 +1,6 @@
 //! Streams run alike on all PDIs of the configuration.
 
-use super::super::{FAMILY, attention, vectors, with_types};
+use super::super::{ALONE, FAMILY, attention, vectors, with_types};
 use crate::array::testing::{Device, bytes_of, words_of};
 use crate::kit::{Case, Family, Material};
 use aie_hal::{Arch, ArchRegistry, KernelArtifact};
@@ -40,13 +40,20 @@ fn run(kernel: &KernelArtifact, Material { sources, before, expected, .. }: &Mat
 }
 
 #[rstest]
-#[case::products(&FAMILY, "MUL_MAT", DataType::Q4_0)]
-#[case::products_k(&FAMILY, "MUL_MAT", DataType::Q4_K)]
-#[case::vectors(&vectors::FAMILY, "ADD", DataType::F32)]
-#[case::rows(&vectors::FAMILY, "SET_ROWS", DataType::F32)]
-#[case::attention(&attention::FAMILY, "FLASH_ATTN_EXT", DataType::F32)]
-fn a_stream_gives_the_same_bytes_on_another_pdi(#[case] family: &Family, #[case] op: &str, #[case] dtype: DataType) {
-    let arch = ArchRegistry::builtin().get("aie2").unwrap();
+#[case::products("aie2", &FAMILY, "MUL_MAT", DataType::Q4_0)]
+#[case::products_k("aie2", &FAMILY, "MUL_MAT", DataType::Q4_K)]
+#[case::vectors("aie2", &vectors::FAMILY, "ADD", DataType::F32)]
+#[case::rows("aie2", &vectors::FAMILY, "SET_ROWS", DataType::F32)]
+#[case::attention("aie2", &attention::FAMILY, "FLASH_ATTN_EXT", DataType::F32)]
+#[case::products_of_aie2p("aie2p", &ALONE, "MUL_MAT", DataType::Q4_0)]
+#[case::vectors_of_aie2p("aie2p", &vectors::FAMILY, "ADD", DataType::F32)]
+fn a_stream_gives_the_same_bytes_on_another_pdi(
+    #[case] generation: &str,
+    #[case] family: &Family,
+    #[case] op: &str,
+    #[case] dtype: DataType,
+) {
+    let arch = ArchRegistry::builtin().get(generation).unwrap();
     let case = smallest(family, op, dtype, &arch);
     let own = (family.build)(&case.node, &arch).unwrap();
     let types = OTHERS.map(String::from).into();

@@ -17,7 +17,7 @@ use aie_ops::{DataType, Node, OpParams, Tensor, table};
 use rstest::rstest;
 
 fn attention() -> Attention {
-    machine(&aie2(), Types::DEFAULTS[0]).unwrap().guests().unwrap().attention.clone()
+    machine(&aie2(), Types::DEFAULTS[0]).unwrap().attention().unwrap().clone()
 }
 
 /// A node without values, and the sizes of its arguments.

@@ -36,7 +36,7 @@ mod dispatch;
 mod plan;
 pub(super) mod program;
 
-use super::machine::{WITH_GUESTS, machine};
+use super::machine::{WITH_ATTENTION, machine};
 use super::types::Types;
 use crate::families::attention::cases::without_sinks;
 pub(super) use crate::families::attention::parameters::WORDS;
@@ -52,19 +52,24 @@ const NAME: &str = "rings-attention";
 const OPERATION: &str = "FLASH_ATTN_EXT";
 
 /// Attention on one core in each column.
-pub static FAMILY: Family =
-    Family { name: NAME, operations: &[OPERATION], instruction_sets: WITH_GUESTS, cases: |_| without_sinks(), build };
+pub static FAMILY: Family = Family {
+    name: NAME,
+    operations: &[OPERATION],
+    instruction_sets: WITH_ATTENTION,
+    cases: |_| without_sinks(),
+    build,
+};
 
 fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
     if node.op != OPERATION {
         return Err(NativeError::unsupported(NAME, node, format!("possible: {OPERATION}")));
     }
     // Where there is no machine, that is what a caller has to know first.
-    isa_for(NAME, WITH_GUESTS, arch)?;
+    isa_for(NAME, WITH_ATTENTION, arch)?;
     let unsupported = |reason: String| NativeError::unsupported(NAME, node, reason);
     let problem = Problem::of(node).and_then(taken).map_err(unsupported)?;
     let machine = machine(arch, Types::DEFAULTS[0])?;
-    let attention = &machine.guests()?.attention;
+    let attention = machine.attention()?;
     let cores = attention.cores();
     let stream = cost::cheapest(cost::powers(cores.len()), &arch.cost, |columns| {
         let cut = Cut::cheapest(&problem, columns, &arch.cost)?;

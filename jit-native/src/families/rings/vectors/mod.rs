@@ -64,7 +64,7 @@ pub static FAMILY: Family = Family {
         "CONT",
         "DUP",
     ],
-    instruction_sets: super::machine::WITH_GUESTS,
+    instruction_sets: super::machine::INSTRUCTION_SETS,
     cases: cases::cases,
     build,
 };
@@ -91,7 +91,7 @@ fn cores(arch: &Arch) -> Result<Arc<Cores>, NativeError> {
 
 /// The cores for vectors.
 fn vectors(arch: &Arch) -> Result<Arc<dispatch::Machine>, NativeError> {
-    Ok(Arc::clone(&default(arch)?.guests()?.vectors))
+    Ok(default(arch)?.vectors.clone())
 }
 
 /// The array of kernels of which a graph's are not known: with products of most models.

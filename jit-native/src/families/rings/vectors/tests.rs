@@ -1,18 +1,19 @@
 //! Vectors of a decoded token on the emulated array, beside the reference kernels.
 
 use super::*;
-use crate::array::testing::{Device, aie2, bytes_of, words_of};
+use crate::array::testing::{Device, aie2, arch, bytes_of, words_of};
 use crate::array::{OWN_MEMORY, Tile};
 use crate::check::{Program, check};
 use crate::codegen::LoopForm;
 use crate::families::copies::cases::rows_to;
 use crate::families::elements::cases::{f32s, norm, one, rotation};
 use crate::families::elements::program::program;
+use crate::families::testing::without_evidence;
 use crate::kit::{Case, Exactness, Material};
 use aie_emulator::Rules;
 use aie_hal::ArchRegistry;
 use aie_hal::format::instructions::{ArgumentPlace, InstructionStream, JoinPart, join};
-use aie_isa::Isa;
+use aie_isa::{InstructionSet, Isa};
 use aie_ops::DataType::{self, BF16, F16, F32};
 use aie_ops::Tensor;
 use rstest::rstest;
@@ -99,7 +100,7 @@ fn locks(device: &Device) -> Vec<Vec<u32>> {
 
 /// On one load, in both orders, on one column and on several, and with the result where the source was.
 #[rstest]
-fn operations_of_a_token_follow_each_other_on_one_load(#[values(aie2(), costly())] arch: Arch) {
+fn operations_of_a_token_follow_each_other_on_one_load(#[values(aie2(), costly(), arch("aie2p"))] arch: Arch) {
     let mut device = Device::of(cores(&arch).unwrap().configured());
     let at_rest = locks(&device);
     let cases = of_models();
@@ -172,10 +173,16 @@ fn all_cases_are_taken() {
 
 /// All ways through the program, with the memory of its own tile alone.
 #[rstest]
-fn the_checker_accepts_the_program(#[values(LoopForm::Hardware, LoopForm::Jnz)] loops: LoopForm) {
-    let program = program(Isa::aie2(), Repertoire::Token, loops).unwrap();
+fn the_checker_accepts_the_program(
+    #[values(LoopForm::Hardware, LoopForm::Jnz)] loops: LoopForm,
+    #[values(Isa::aie2(), Isa::aie2p())] isa: &'static Isa,
+) {
+    let program = program(isa, Repertoire::Token, loops).unwrap();
+    if isa.set() == InstructionSet::Aie2p {
+        assert_eq!(without_evidence(&program.code), [""; 0]);
+    }
     let own = OWN_MEMORY..OWN_MEMORY + 0x1_0000;
-    let report = check(&Program::new(Isa::aie2(), &program.code).with_data(vec![own]));
+    let report = check(&Program::new(isa, &program.code).with_data(vec![own]));
     let rejections: Vec<String> = report.rejections().map(ToString::to_string).collect();
     assert!(rejections.is_empty(), "{}", rejections.join("\n"));
     println!("{} bytes, {} bundles", report.bytes, report.bundles);
