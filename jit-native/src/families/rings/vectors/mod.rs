@@ -1,6 +1,6 @@
 //! What a decoded token has besides products and attention: sums, gates, norms, rotations, and rows for a cache.
 //!
-//! All of it is one program ([`Repertoire::Token`]) on one core of a column, [`Elements`](crate::array::Elements), so that a PDI has room
+//! All of it is one program ([`Repertoire::Token`]) on one core of a column, [`Elements`], so that a PDI has room
 //! for it beside cores of products. What is computed, and in which steps, is planned by the families that have these operations for all
 //! sizes ([`elementwise`], [`rows`], [`rope`], [`copies`](crate::families::copies)). This one takes what is small: all of a node in one
 //! phase, and of either operand no more for a column than it has a place for, so that nothing that is queued behind them waits for long. A
