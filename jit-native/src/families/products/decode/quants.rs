@@ -131,7 +131,7 @@ pub(super) fn decode_two(
     let in_fours = weights == Weights::Q8_0;
     let (zero, index) = (b.scalar(0), b.scalar(0));
     let [step, scale_step] = [places.to_second, places.to_second_scale].map(|bytes| b.scalar(bytes));
-    // Both blocks' numbers lie behind each other; those of the next four rows begin a quarter behind the first ones'.
+    // Numbers of both blocks follow one another; those of the next four rows begin a quarter behind the first ones'.
     let next_rows = b.scalar(QUARTER_BYTES - 2 * STEPS as i64 * STEP_BYTES);
     let target_step = b.scalar(0);
     b.name_loop(match weights {
