@@ -1,8 +1,7 @@
 //! Hardware contexts of the simulated NPU, as the context planner makes them: over all columns, configured at once.
 
 use crate::memory::HeapAllocation;
-use crate::npu::{ContextId, Rejection, SimulatedNpu};
-use aie_hal::artifact::Digest;
+use crate::npu::{ContextId, ContextPdi, Rejection, SimulatedNpu};
 use aie_hal::context_planner::ContextHost;
 use aie_hal::loaded_pdi::LoadedPdi;
 use std::sync::Arc;
@@ -17,8 +16,11 @@ impl ContextHost for NpuContexts {
 
     fn create(&self, pdis: &[Arc<LoadedPdi<HeapAllocation>>]) -> Result<ContextId, Rejection> {
         let id = self.0.create_context(self.0.arch().array.columns)?;
-        let digests: Vec<Digest> = pdis.iter().map(|pdi| pdi.digest).collect();
-        match self.0.configure_context(id, &digests) {
+        let of = |pdi: &Arc<LoadedPdi<HeapAllocation>>| ContextPdi {
+            digest: pdi.digest,
+            descriptors: pdi.memory.descriptors,
+        };
+        match self.0.configure_context(id, &pdis.iter().map(of).collect::<Vec<_>>()) {
             Ok(()) => Ok(id),
             Err(rejection) => {
                 self.0.destroy_context(id)?;

@@ -9,7 +9,7 @@ use crate::faults::Fault;
 use crate::memory::{DeviceView, HeapAllocation, MockMemory};
 use crate::npu::compiled::{CompiledArray, Kernel};
 use crate::npu::fault_plan::FaultCounter;
-use crate::npu::{Rejection, SimulatedNpu};
+use crate::npu::{self, Rejection, SimulatedNpu};
 use crate::options::Options;
 use aie_device_memory::Region;
 use aie_hal::KernelExecutor;
@@ -194,8 +194,12 @@ impl DeviceBackend for MockDevice {
         Ok(MockMemory { host, view, heap: None })
     }
 
-    fn upload(&self, bytes: &[u8], _: HeapContent) -> Result<HeapAllocation, DeviceError> {
-        self.heap(bytes.len(), HEAP_ALIGNMENT)
+    fn upload(&self, bytes: &[u8], content: HeapContent) -> Result<HeapAllocation, DeviceError> {
+        let mut allocation = self.heap(bytes.len(), HEAP_ALIGNMENT)?;
+        if content == HeapContent::Pdi {
+            allocation.descriptors = npu::descriptors(bytes, self.npu.arch());
+        }
+        Ok(allocation)
     }
 
     /// Chains have their instructions from the artifact; of the heap only the room counts.

@@ -14,11 +14,13 @@ use std::sync::Arc;
 pub(crate) struct HeapAllocation {
     npu: Arc<SimulatedNpu>,
     address: u64,
+    /// Buffer descriptors that it writes, if a PDI is there.
+    pub(crate) descriptors: u64,
 }
 
 impl HeapAllocation {
     pub(crate) fn new(npu: &Arc<SimulatedNpu>, bytes: usize, alignment: usize) -> Result<Self, Rejection> {
-        Ok(Self { npu: Arc::clone(npu), address: npu.heap_allocate(bytes, alignment)? })
+        Ok(Self { npu: Arc::clone(npu), address: npu.heap_allocate(bytes, alignment)?, descriptors: 0 })
     }
 }
 

@@ -13,6 +13,7 @@ pub use registry::{ArchError, ArchRegistry};
 
 use crate::format::extent::Traffic;
 use crate::format::instructions::Header;
+use crate::format::register::TileKind;
 use serde::{Deserialize, Serialize};
 
 /// DMA engine, buffer descriptors and locks of one kind of tile.
@@ -138,8 +139,10 @@ pub struct Estimate {
 pub struct CostModel {
     /// Creating a hardware context, in nanoseconds.
     pub context_create_ns: u64,
-    /// Switching to a context, per column, in nanoseconds. It grows with what the PDIs configure.
-    pub context_switch_ns_per_column: Estimate,
+    /// Switching to another context or PDI that configures next to nothing, in nanoseconds.
+    pub switch_ns: Estimate,
+    /// What each buffer descriptor that the PDI writes adds to that, in nanoseconds ([`load`](crate::format::load)).
+    pub switch_ns_per_descriptor: Estimate,
     /// One chain without any work, in nanoseconds.
     pub chain_ns: Estimate,
     /// Each further command in a chain, in nanoseconds.
@@ -194,6 +197,15 @@ impl CostModel {
     pub fn transfer_ns(bytes: u64, bytes_per_second: u64) -> u64 {
         let ns = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(bytes_per_second.max(1)));
         u64::try_from(ns).unwrap_or(u64::MAX)
+    }
+
+    /// Nanoseconds that a switch to a PDI with so many buffer descriptors takes.
+    #[must_use]
+    pub fn switch(&self, descriptors: u64) -> Estimate {
+        let at = |end: fn(Estimate) -> u64| {
+            end(self.switch_ns).saturating_add(end(self.switch_ns_per_descriptor).saturating_mul(descriptors))
+        };
+        Estimate { low: at(|value| value.low), expected: at(|value| value.expected), high: at(|value| value.high) }
     }
 
     /// Nanoseconds in which DDR passes `traffic` one way, by the expected costs.
@@ -286,6 +298,17 @@ pub struct Arch {
 }
 
 impl Arch {
+    /// The kind of tile in a row of the array; none above its last one.
+    #[must_use]
+    pub fn tile_kind(&self, row: u8) -> Option<TileKind> {
+        let row = usize::from(row);
+        (row < self.array.rows).then_some(match row {
+            0 => TileKind::Shim,
+            row if row <= self.array.mem_rows => TileKind::Mem,
+            _ => TileKind::Core,
+        })
+    }
+
     /// What an instruction stream says about a partition of `columns` columns.
     #[must_use]
     pub fn stream_header(&self, columns: usize) -> Header {

@@ -58,14 +58,26 @@ fn submissions_take_what_others_measured(#[case] arch: &str, #[case] commands: u
     });
 }
 
-// A change to a context whose programs take the whole array.
+// A change to a context whose PDI has so many descriptors; whole arrays of products were measured without their numbers.
+#[rstest]
+#[case::smallest("aie2p", 6, 89.0)]
+#[case::largest("aie2p", 388, 2_348.0)]
+#[case::programs_of_32_cores_strix_halo("aie2p", 360, 1_100.0)]
+fn switches_take_what_others_measured(#[case] arch: &str, #[case] descriptors: u64, #[case] measured_us: f64) {
+    check(arch, measured_us, |cost, end| end(cost.switch(descriptors)) as f64 / 1e3);
+}
+
+/// Most that an array's DMA can have is more than what any design was seen to take.
 #[rstest]
 #[case::whole_array_8700g("aie2", 1_300.0)]
-#[case::programs_of_32_cores_strix_halo("aie2p", 1_100.0)]
 #[case::products_on_eight_columns("aie2p", 2_400.0)]
-fn switches_take_what_others_measured(#[case] arch: &str, #[case] measured_us: f64) {
-    let columns = ArchRegistry::builtin().get(arch).unwrap().array.columns as u64;
-    check(arch, measured_us, |cost, end| (columns * end(cost.context_switch_ns_per_column)) as f64 / 1e3);
+fn whole_arrays_take_no_longer_than_all_descriptors(#[case] arch: &str, #[case] measured_us: f64) {
+    let arch = ArchRegistry::builtin().get(arch).unwrap();
+    let column =
+        arch.shim.dma.bds + arch.array.mem_rows * arch.mem_tile.dma.bds + arch.array.core_rows * arch.core.dma.bds;
+    let [none, all] = [0, arch.array.columns * column].map(|descriptors| arch.cost.switch(descriptors as u64));
+    let possible = none.low..all.high;
+    assert!(possible.contains(&((measured_us * 1e3) as u64)), "{measured_us} us, by the costs {possible:?} ns");
 }
 
 /// Microseconds by the costs at one of their ends, beside what was measured.

@@ -12,8 +12,7 @@ use crate::settings::{FailureStyle, Processing};
 use aie_device_memory::Span;
 use aie_driver_mock::npu::array::{self, CommandMemory, Configured, LoadedPdi, OutOfReach, Outcome};
 use aie_driver_mock::npu::fault_plan::CommandFault;
-use aie_driver_mock::npu::{ChainCommand, ContextId};
-use aie_hal::artifact::Digest;
+use aie_driver_mock::npu::{ChainCommand, ContextId, ContextPdi};
 use hsa_sys::*;
 use std::sync::atomic::Ordering;
 
@@ -186,8 +185,8 @@ fn prepare(
             }
             let context = agent.npu.create_context(agent.npu.arch().array.columns).map_err(silicon)?;
             progress.context = Some(context);
-            let digests: Vec<Digest> = progress.pdis.iter().map(|pdi| pdi.digest).collect();
-            agent.npu.configure_context(context, &digests).map_err(silicon)?;
+            let pdis: Vec<ContextPdi> = progress.pdis.iter().map(|pdi| pdi.in_context(agent.npu.arch())).collect();
+            agent.npu.configure_context(context, &pdis).map_err(silicon)?;
             context
         }
     };

@@ -307,8 +307,8 @@ impl Firmware {
         let commands = match kind.name {
             "CONFIG_CU" => {
                 let units = units(request, &context.heap, space).map_err(|why| (status::LOAD_PDI_FAILED, why.0))?;
-                let digests: Vec<_> = units.iter().map(|unit| unit.digest).collect();
-                let configured = self.npu.configure_context(context.npu, &digests);
+                let pdis: Vec<_> = units.iter().map(|unit| unit.in_context(self.npu.arch())).collect();
+                let configured = self.npu.configure_context(context.npu, &pdis);
                 configured.map_err(|why| (status::INVALID_PARAMETER, why.to_string()))?;
                 context.units = units.into();
                 return Ok(Reply::Now(kind.success(&[])));

@@ -6,7 +6,7 @@
 use super::compiled::{CompiledArray, Kernel, PdiPlace};
 use super::fault_plan::CommandFault;
 use super::transaction::{Transaction, WORDS_PER_ARGUMENT};
-use super::{ChainCommand, ContextId, status};
+use super::{ChainCommand, ContextId, ContextPdi, descriptors, status};
 use aie_device_memory::{Snapshots, Span, WritableSpan};
 use aie_hal::KernelExecutor;
 use aie_hal::arch::Arch;
@@ -38,6 +38,11 @@ impl LoadedPdi {
     /// A PDI of these bytes at an address.
     pub fn new(address: u64, bytes: Vec<u8>) -> Self {
         Self { address, digest: Digest::of(&bytes), bytes: bytes.into() }
+    }
+
+    /// As a context has it.
+    pub fn in_context(&self, arch: &Arch) -> ContextPdi {
+        ContextPdi { digest: self.digest, descriptors: descriptors(&self.bytes, arch) }
     }
 
     /// Bytes of a PDI that starts at `head`, by its header, of which there have to be [`LoadedPdi::HEADER`] bytes; more than there

@@ -30,9 +30,9 @@ impl VirtualClock {
         self.pass(self.cost.context_create_ns);
     }
 
-    /// Another context of `columns` columns becomes active.
-    pub fn switch_context(&mut self, columns: usize) {
-        self.pass(self.cost.context_switch_ns_per_column.expected.saturating_mul(columns as u64));
+    /// Another PDI is loaded, which has so many buffer descriptors.
+    pub fn switch(&mut self, descriptors: u64) {
+        self.pass(self.cost.switch(descriptors).expected);
     }
 
     /// A chain of `commands` commands that moves `bytes` runs.
@@ -67,7 +67,8 @@ mod tests {
     fn clock() -> VirtualClock {
         VirtualClock::new(CostModel {
             context_create_ns: 35_000_000,
-            context_switch_ns_per_column: Estimate::exactly(360_000),
+            switch_ns: Estimate::exactly(80_000),
+            switch_ns_per_descriptor: Estimate::exactly(8_000),
             chain_ns: Estimate::exactly(50_000),
             command_ns: Estimate::exactly(30_000),
             operation_ns: Estimate { low: 86, expected: 190, high: 420 },
@@ -84,7 +85,7 @@ mod tests {
         let mut clock = clock();
         clock.create_context();
         assert_eq!(clock.now_ns, 35_000_000);
-        clock.switch_context(8);
+        clock.switch(350);
         assert_eq!(clock.now_ns, 37_880_000);
         clock.run_chain(1, 0);
         assert_eq!(clock.now_ns, 37_930_000);

@@ -28,6 +28,8 @@ pub use rejection::Rejection;
 use aie_hal::arch::{Arch, Limits};
 use aie_hal::artifact::Digest;
 use aie_hal::device::chain_command_bytes;
+use aie_hal::format::load;
+use aie_hal::format::pdi::Pdi;
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -70,11 +72,24 @@ pub struct ChainCommand {
     pub operations: u64,
 }
 
+/// A PDI of a context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContextPdi {
+    /// Of its bytes.
+    pub digest: Digest,
+    /// Buffer descriptors that it writes, which loading it takes time for.
+    pub descriptors: u64,
+}
+
+/// Buffer descriptors that a PDI writes; none for bytes that are no PDI.
+pub fn descriptors(pdi: &[u8], arch: &Arch) -> u64 {
+    Pdi::parse(pdi).map_or(0, |pdi| load::descriptors(&pdi.cdo(), arch))
+}
+
 #[derive(Debug)]
 struct Context {
-    columns: usize,
     /// `None` until configured; a context is configured once in its life.
-    pdis: Option<Vec<Digest>>,
+    pdis: Option<Vec<ContextPdi>>,
 }
 
 #[derive(Debug)]
@@ -83,7 +98,8 @@ struct State {
     heap: HeapAllocator,
     contexts: HashMap<ContextId, Context>,
     next_context: u32,
-    active: Option<ContextId>,
+    /// The context that ran last, and its PDI that is loaded.
+    active: Option<(ContextId, Digest)>,
     counts: NpuCounts,
 }
 
@@ -168,7 +184,7 @@ impl SimulatedNpu {
         }
         let id = ContextId(state.next_context);
         state.next_context += 1;
-        state.contexts.insert(id, Context { columns, pdis: None });
+        state.contexts.insert(id, Context { pdis: None });
         state.counts.contexts_created += 1;
         state.clock.create_context();
         Ok(id)
@@ -178,8 +194,8 @@ impl SimulatedNpu {
     ///
     /// # Errors
     /// [`Rejection::Limit`] for too many distinct PDIs, [`Rejection::AlreadyConfigured`], [`Rejection::UnknownContext`].
-    pub fn configure_context(&self, context: ContextId, pdis: &[Digest]) -> Result<(), Rejection> {
-        let mut distinct = pdis.to_vec();
+    pub fn configure_context(&self, context: ContextId, pdis: &[ContextPdi]) -> Result<(), Rejection> {
+        let mut distinct: Vec<Digest> = pdis.iter().map(|pdi| pdi.digest).collect();
         distinct.sort_unstable();
         distinct.dedup();
         if distinct.len() > self.limits.pdis_per_context {
@@ -205,8 +221,8 @@ impl SimulatedNpu {
         Ok(())
     }
 
-    /// Accepts one chain for `context` and charges its time: a switch when another context was active, the chain, its
-    /// commands and the bytes they move.
+    /// Accepts one chain for `context` and charges its time: a switch for each command whose PDI is not the one that is loaded, as
+    /// another context's never is, the chain, its commands and the bytes they move.
     ///
     /// # Errors
     /// [`Rejection::EmptyChain`], [`Rejection::Limit`] (commands, bytes of the command buffer, arguments),
@@ -247,15 +263,19 @@ impl SimulatedNpu {
         let state = &mut *state;
         let before = state.clock.now_ns;
         let entry = state.contexts.get(&context).ok_or(Rejection::UnknownContext(context.0))?;
-        let configured = entry.pdis.as_ref().map_or(0, Vec::len);
-        if let Some(command) = chain.iter().find(|c| c.pdi >= configured) {
-            return Err(Rejection::UnknownPdi { context: context.0, pdi: command.pdi, configured });
+        let pdis = entry.pdis.as_deref().unwrap_or_default();
+        if let Some(command) = chain.iter().find(|c| c.pdi >= pdis.len()) {
+            return Err(Rejection::UnknownPdi { context: context.0, pdi: command.pdi, configured: pdis.len() });
         }
-        if state.active.is_some_and(|active| active != context) {
-            state.counts.context_switches += 1;
-            state.clock.switch_context(entry.columns);
+        state.counts.context_switches += u64::from(state.active.is_some_and(|(active, _)| active != context));
+        for command in chain {
+            let pdi = pdis[command.pdi];
+            let loaded = state.active.replace((context, pdi.digest));
+            // What is loaded first has nothing to switch from.
+            if loaded.is_some_and(|loaded| loaded != (context, pdi.digest)) {
+                state.clock.switch(pdi.descriptors);
+            }
         }
-        state.active = Some(context);
         state.counts.chains += 1;
         state.counts.commands += chain.len() as u64;
         state.clock.run_chain(chain.len(), chain.iter().map(|c| c.bytes).sum());

@@ -7,13 +7,16 @@ fn npu() -> SimulatedNpu {
     SimulatedNpu::new(arch, heap)
 }
 
-fn digests(count: usize) -> Vec<Digest> {
-    (0..count).map(|i| Digest::of(&i.to_le_bytes())).collect()
+const DESCRIPTORS: u64 = 100;
+
+fn pdis(count: usize) -> Vec<ContextPdi> {
+    let pdi = |i: usize| ContextPdi { digest: Digest::of(&i.to_le_bytes()), descriptors: DESCRIPTORS };
+    (0..count).map(pdi).collect()
 }
 
-fn configured(npu: &SimulatedNpu, pdis: usize) -> ContextId {
+fn configured(npu: &SimulatedNpu, count: usize) -> ContextId {
     let context = npu.create_context(npu.arch().array.columns).unwrap();
-    npu.configure_context(context, &digests(pdis)).unwrap();
+    npu.configure_context(context, &pdis(count)).unwrap();
     context
 }
 
@@ -47,13 +50,13 @@ fn a_chain_takes_as_many_commands_as_the_firmware() {
 #[test]
 fn a_context_holds_32_distinct_pdis() {
     let npu = npu();
-    let mut repeated = digests(32);
-    repeated.extend(digests(32));
+    let mut repeated = pdis(32);
+    repeated.extend(pdis(32));
     let context = npu.create_context(8).unwrap();
     assert_eq!(npu.configure_context(context, &repeated), Ok(()));
-    assert_eq!(npu.configure_context(context, &digests(1)), Err(Rejection::AlreadyConfigured(0)));
+    assert_eq!(npu.configure_context(context, &pdis(1)), Err(Rejection::AlreadyConfigured(0)));
     let second = npu.create_context(8).unwrap();
-    let rejection = npu.configure_context(second, &digests(33)).unwrap_err();
+    let rejection = npu.configure_context(second, &pdis(33)).unwrap_err();
     assert_eq!(rejection.to_string(), "PDIs per context: 33 requested, the limit is 32");
 }
 
@@ -118,10 +121,8 @@ fn charges_creation_switches_chains_and_bytes() {
     expected += cost.chain_ns.expected;
     assert_eq!(npu.elapsed_ns(), expected);
     npu.submit_chain(b, &[ChainCommand { bytes: cost.ddr_bytes_per_second.expected, ..COMMAND }; 3]).unwrap();
-    expected += 8 * cost.context_switch_ns_per_column.expected
-        + cost.chain_ns.expected
-        + 2 * cost.command_ns.expected
-        + 3_000_000_000;
+    expected +=
+        cost.switch(DESCRIPTORS).expected + cost.chain_ns.expected + 2 * cost.command_ns.expected + 3_000_000_000;
     assert_eq!(npu.elapsed_ns(), expected);
     npu.submit_chain(b, &[COMMAND]).unwrap();
     expected += cost.chain_ns.expected;
@@ -129,4 +130,18 @@ fn charges_creation_switches_chains_and_bytes() {
     assert_eq!(npu.elapsed_ns(), expected + WATCHDOG_NS);
     let counts = npu.counts();
     assert_eq!((counts.contexts_created, counts.context_switches, counts.chains, counts.commands), (2, 1, 3, 5));
+}
+
+/// Firmware loads the PDI of a command whenever it is not the one before; that is no switch of contexts.
+#[test]
+fn pdis_of_one_context_are_loaded_by_turns() {
+    let npu = npu();
+    let cost = npu.arch().cost.clone();
+    let context = configured(&npu, 2);
+    let before = npu.elapsed_ns();
+    let chain = [0, 0, 1, 0].map(|pdi| ChainCommand { pdi, ..COMMAND });
+    npu.submit_chain(context, &chain).unwrap();
+    let loads = 2 * cost.switch(DESCRIPTORS).expected;
+    assert_eq!(npu.elapsed_ns() - before, loads + cost.chain_ns.expected + 3 * cost.command_ns.expected);
+    assert_eq!(npu.counts().context_switches, 0);
 }

@@ -147,7 +147,8 @@ fn check_limits(arch: &Arch) -> Result<(), ContradictionError> {
 
 fn check_cost(cost: &CostModel) -> Result<(), ContradictionError> {
     for (key, value) in [
-        ("context_switch_ns_per_column", cost.context_switch_ns_per_column),
+        ("switch_ns", cost.switch_ns),
+        ("switch_ns_per_descriptor", cost.switch_ns_per_descriptor),
         ("chain_ns", cost.chain_ns),
         ("command_ns", cost.command_ns),
         ("operation_ns", cost.operation_ns),

@@ -29,6 +29,7 @@ pub mod extent;
 pub mod hsaco;
 pub mod instructions;
 pub mod kernel_elf;
+pub mod load;
 pub mod lock;
 pub mod pdi;
 pub mod reference;

@@ -54,14 +54,8 @@ impl Grid {
     /// What kind of tile is at a place.
     pub(super) fn kind(&self, tile: Tile) -> Result<TileKind, ArrayError> {
         let (columns, rows) = (usize::from(self.columns), self.arch.array.rows);
-        if tile.column >= self.columns || usize::from(tile.row) >= rows {
-            return Err(ArrayError::NoTile { tile, columns, rows });
-        }
-        Ok(match usize::from(tile.row) {
-            0 => TileKind::Shim,
-            row if row <= self.arch.array.mem_rows => TileKind::Mem,
-            _ => TileKind::Core,
-        })
+        let kind = self.arch.tile_kind(tile.row).filter(|_| tile.column < self.columns);
+        kind.ok_or(ArrayError::NoTile { tile, columns, rows })
     }
 
     /// A tile that has to have a core.

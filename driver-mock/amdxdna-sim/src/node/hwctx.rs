@@ -7,8 +7,8 @@ use super::syncobj::Syncobj;
 use crate::journal::Level;
 use crate::kernel::Queries;
 use crate::user_access::prefix;
+use aie_driver_mock::npu::ContextPdi;
 use aie_driver_mock::npu::array::LoadedPdi;
-use aie_hal::artifact::Digest;
 use amdxdna_sys::{
     AMDXDNA_INVALID_FENCE_HANDLE, amdxdna_cu_config, amdxdna_drm_create_hwctx, amdxdna_hwctx_param_config_cu, limits,
 };
@@ -125,9 +125,9 @@ impl File {
         }
         let units: Vec<LoadedPdi> =
             configs.iter().map(|config| self.pdi(self.bo(config.cu_bo))).collect::<Result<_, _>>()?;
-        let digests: Vec<Digest> = units.iter().map(|unit| unit.digest).collect();
+        let pdis: Vec<ContextPdi> = units.iter().map(|unit| unit.in_context(&self.device.arch)).collect();
         let context = state.contexts.get_mut(&handle).ok_or(Errno::EINVAL)?;
-        self.device.npu.configure_context(context.npu, &digests).map_err(|_| Errno::EINVAL)?;
+        self.device.npu.configure_context(context.npu, &pdis).map_err(|_| Errno::EINVAL)?;
         context.units = Some(units);
         Ok(())
     }

@@ -20,12 +20,7 @@ impl Position {
     /// The tile of a generation's array. None above its last row. Columns are not limited: how many a partition has is
     /// decided when it is made.
     pub fn new(arch: &Arch, column: u8, row: u8) -> Option<Self> {
-        let kind = match usize::from(row) {
-            0 => TileKind::Shim,
-            row if row <= arch.array.mem_rows => TileKind::Mem,
-            _ => TileKind::Core,
-        };
-        (usize::from(row) < arch.array.rows).then_some(Self { column, row, kind })
+        arch.tile_kind(row).map(|kind| Self { column, row, kind })
     }
 
     /// What it is found by: column, row.

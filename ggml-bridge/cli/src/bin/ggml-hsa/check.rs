@@ -10,6 +10,8 @@ use crate::disassemble::{self, KernelFiles};
 use aie_emulator::design::{Design, Problem};
 use aie_emulator::{Array, NoHost, Rules, Undefined};
 use aie_hal::Arch;
+use aie_hal::arch::Estimate;
+use aie_hal::format::load;
 use aie_hal::format::pdi::Pdi;
 use aie_isa::Isa;
 use aie_jit_native::check::{Program, Severity, check};
@@ -53,6 +55,10 @@ struct Report {
     programs: usize,
     /// Operations of the stream.
     operations: usize,
+    /// Buffer descriptors that the PDI writes.
+    descriptors: u64,
+    /// Nanoseconds that a change to the PDI takes by published costs.
+    switch_ns: Estimate,
     errors: usize,
     /// Also those that are not listed.
     warnings: usize,
@@ -91,6 +97,7 @@ fn report(arguments: &CheckArguments) -> Result<Report, String> {
             findings.extend(of_program(&design, isa, code, cores));
         }
         let errors = findings.iter().filter(|found| found.severity == "error").count();
+        let descriptors = load::descriptors(&source.pdi.cdo(), arch);
         let warnings = findings.len() - errors;
         findings.retain(|found| arguments.warnings || found.severity == "error");
         Ok(Report {
@@ -98,6 +105,8 @@ fn report(arguments: &CheckArguments) -> Result<Report, String> {
             cores: programs.values().map(Vec::len).sum(),
             programs: programs.len(),
             operations: design.stream.map_or(0, |stream| stream.steps.len()),
+            descriptors,
+            switch_ns: arch.cost.switch(descriptors),
             errors,
             warnings,
             findings,
@@ -184,4 +193,8 @@ fn print(report: &Report) {
         counted(report.errors, "error"),
         counted(report.warnings, "warning")
     ));
+    let [low, expected, high] =
+        [report.switch_ns.low, report.switch_ns.expected, report.switch_ns.high].map(|ns| ns as f64 / 1e6);
+    let descriptors = counted(report.descriptors as usize, "buffer descriptor");
+    say(&format!("{descriptors}: a change to this PDI takes about {expected:.1} ms ({low:.1} to {high:.1})"));
 }
