@@ -1,7 +1,9 @@
 //! What is below a folder.
 
 use anyhow::{Context, Result};
-use std::fs;
+use rustix::fs::FlockOperation;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The text of a file.
@@ -11,6 +13,19 @@ pub fn read(path: &Path) -> Result<String> {
 
 pub fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Waits until no other process has the folder for itself, and has it until the file is dropped: for what several commands would make
+/// when they start together.
+pub fn alone(folder: &Path) -> Result<File> {
+    let path = folder.join(".lock");
+    let lock = || {
+        fs::create_dir_all(folder)?;
+        let file = File::create(&path)?;
+        rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+        io::Result::Ok(file)
+    };
+    lock().with_context(|| format!("cannot lock {}", path.display()))
 }
 
 /// A path that holds in every working directory.
@@ -48,5 +63,20 @@ mod tests {
         fs::write(dir.path().join("a"), "").unwrap();
         assert_eq!(below(dir.path()).unwrap(), ["a", "b", "b/c", "b/c/d"].map(PathBuf::from));
         assert!(below(Path::new("/nowhere")).unwrap_err().to_string().contains("/nowhere"));
+    }
+
+    #[test]
+    fn a_folder_is_one_user_s_until_it_is_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("made");
+        let first = alone(&folder).unwrap();
+        let is_free = || {
+            let file = File::open(folder.join(".lock")).unwrap();
+            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+        };
+        assert!(!is_free());
+        drop(first);
+        assert!(is_free());
+        assert!(alone(Path::new("/proc/none")).unwrap_err().to_string().contains("/proc/none"));
     }
 }

@@ -119,7 +119,7 @@ impl Testbed {
 
     /// The same; `force` makes it also when it is there, and `mirror` overrides the machine's own Debian mirror.
     pub fn prepare(dir: &Path, offline: bool, force: bool, mirror: Option<&str>) -> Result<Self> {
-        KIND.ensure(offline, force, || Self::open(dir), || KIND.make(dir, mirror, Stamp::fill))
+        KIND.ensure(dir, offline, force, || Self::open(dir), || KIND.make(dir, mirror, Stamp::fill))
     }
 
     /// A command for one of its programs, by name: started through the testbed's own loader, in the folder with ggml's

@@ -6,6 +6,7 @@
 use crate::process::{self, run_helper};
 use crate::python::Requirements;
 use crate::settings::CXX;
+use crate::{files, workspace};
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -83,11 +84,16 @@ impl Tool {
 /// A C++ compiler and make, installed with the system's package manager where they are missing. That needs root; it is the only
 /// thing that is put into the system, and only on machines that build no C++ yet.
 pub fn compilers(offline: bool) -> Result<()> {
-    if [CXX.or("c++"), "make".into()].iter().all(|program| runs(Path::new(program))) {
+    let are_there = || [CXX.or("c++"), "make".into()].iter().all(|program| runs(Path::new(program)));
+    if are_there() {
         return Ok(());
     }
     if offline {
         bail!("{COMPILE_WITH}, and --offline forbids installing them");
+    }
+    let _alone = files::alone(&workspace::target())?;
+    if are_there() {
+        return Ok(());
     }
     eprintln!("installing g++ and make with apt-get ...");
     let apt_get = |arguments: &[&str]| {

@@ -47,7 +47,10 @@ impl Requirements {
                 place.display()
             );
         }
-        fs::create_dir_all(&all).with_context(|| format!("cannot create {}", all.display()))?;
+        let _alone = files::alone(&all)?;
+        if works(&place) {
+            return Ok(place);
+        }
         let work = tempfile::Builder::new().prefix(".making-").tempdir_in(&all)?;
         let made = work.path().join("made");
         self.install(&made)?;

@@ -64,7 +64,7 @@ impl CleanRoot {
     pub fn new(testbed: &Path, offline: bool) -> Result<Self> {
         let place = testbed.join(FOLDER);
         let open = || KIND.open::<Stamp>(&place).map(|(dir, _)| dir);
-        let original = KIND.ensure(offline, false, open, || KIND.make(&place, None, Stamp::fill))?;
+        let original = KIND.ensure(&place, offline, false, open, || KIND.make(&place, None, Stamp::fill))?;
         let dir = tempfile::Builder::new().prefix(".using-").tempdir_in(&original)?;
         let root = Self { dir };
         let mut copy = Command::new("cp");

@@ -1,6 +1,7 @@
 //! Folders that are made of Debian packages, whole or not at all, with a file that says what they hold.
 
 use crate::apt::{self, PrivateApt};
+use crate::files;
 use anyhow::{Context, Result, bail};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -80,9 +81,10 @@ impl Kind {
         Ok(())
     }
 
-    /// Opens one, or makes it when it cannot be opened or `force` is set, unless `offline`.
+    /// Opens the one in `dir`, or makes it when it cannot be opened or `force` is set, unless `offline`.
     pub fn ensure<T>(
         &self,
+        dir: &Path,
         offline: bool,
         force: bool,
         open: impl Fn() -> Result<T>,
@@ -93,7 +95,13 @@ impl Kind {
             Err(error) if offline => {
                 Err(error.context(format!("the {} cannot be used, and --offline forbids downloading it", self.what)))
             }
-            _ => make().and_then(|()| open()),
+            _ => {
+                let _alone = files::alone(dir)?;
+                match open() {
+                    Ok(made_meanwhile) if !force => Ok(made_meanwhile),
+                    _ => make().and_then(|()| open()),
+                }
+            }
         }
     }
 }
@@ -118,13 +126,13 @@ mod tests {
         let open = || kind.open::<BTreeMap<String, u8>>(dir.path()).map(|(_, stamp)| stamp);
         let error = |result: Result<BTreeMap<String, u8>>| format!("{:#}", result.unwrap_err());
         assert!(error(open()).contains("no thing in") && error(open()).contains("; make it"));
-        assert!(error(kind.ensure(true, false, open, || bail!("offline"))).contains("--offline"));
+        assert!(error(kind.ensure(dir.path(), true, false, open, || bail!("offline"))).contains("--offline"));
         for (text, expected) in [("{", "damaged; make it with --force"), (r#"{"schema":0}"#, "format 0, expected 3")] {
             fs::write(dir.path().join(STAMP), text).unwrap();
             assert!(error(open()).contains(expected));
         }
         fs::write(dir.path().join(STAMP), r#"{"schema":3,"a":1}"#).unwrap();
-        assert_eq!(kind.ensure(false, false, open, || bail!("it is there")).unwrap()["a"], 1);
-        assert!(error(kind.ensure(false, true, open, || bail!("made anew"))).contains("made anew"));
+        assert_eq!(kind.ensure(dir.path(), false, false, open, || bail!("it is there")).unwrap()["a"], 1);
+        assert!(error(kind.ensure(dir.path(), false, true, open, || bail!("made anew"))).contains("made anew"));
     }
 }

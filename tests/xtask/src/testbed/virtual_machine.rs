@@ -80,7 +80,7 @@ impl Parts {
     /// The same; `force` makes them also when they are there, and `mirror` overrides the machine's own Debian mirror.
     pub fn prepare(testbed: &Path, offline: bool, force: bool, mirror: Option<&str>) -> Result<Self> {
         let make = || KIND.make(&testbed.join(FOLDER), mirror, Stamp::fill);
-        KIND.ensure(offline, force, || Self::open(testbed), make)
+        KIND.ensure(&testbed.join(FOLDER), offline, force, || Self::open(testbed), make)
     }
 
     /// The kernels there are, oldest first.
