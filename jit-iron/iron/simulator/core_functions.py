@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from .array_program import array_dtype, array_shape, type_text
+from .compiled_header import CompiledHeaders
 from .errors import BadCall, SimulationError, caller
 from .memory import View, is_number, number_of, require_intact
 from .scheduler import current
@@ -51,6 +52,7 @@ class Libraries:
 
     def __init__(self) -> None:
         self._folder: tempfile.TemporaryDirectory | None = None
+        self._headers: CompiledHeaders | None = None
         self._loaded: dict[str, ctypes.CDLL] = {}
 
     def get(self, source: CoreSource, arch: str) -> ctypes.CDLL:
@@ -62,8 +64,9 @@ class Libraries:
         return self._loaded[key]
 
     def _compile(self, source: CoreSource, text: str, arch: str, key: str) -> ctypes.CDLL:
-        if self._folder is None:
+        if self._folder is None or self._headers is None:
             self._folder = tempfile.TemporaryDirectory(prefix="iron-simulator-")
+            self._headers = CompiledHeaders(Path(self._folder.name))
         folder = Path(self._folder.name)
         path = source.path
         if not path:
@@ -73,10 +76,9 @@ class Libraries:
         command = [
             *compiler(), "-std=c++20", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-Wall", "-Wextra", f"-I{INCLUDE}",
             f"-D__AIE_ARCH__={ARCH_MACRO[arch]}", *(f"-I{folder}" for folder in source.include_dirs), *source.flags,
-            path, "-o", str(library),
         ]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+            done = self._headers.compile(command, path, library, _SECONDS)
         except (OSError, subprocess.TimeoutExpired) as error:
             what = source.path or "a core function"
             raise SimulationError(f"{command[0]} could not compile {what}: {error}; CXX names another compiler") from None

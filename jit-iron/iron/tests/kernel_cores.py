@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
-import subprocess
+import sys
 import tempfile
 import unittest
 import zlib
@@ -19,6 +19,9 @@ except ImportError as error:
 
 IRON = Path(__file__).resolve().parent.parent
 CORES = IRON / "kernels" / "cores"
+sys.path.insert(0, str(IRON))
+from simulator.compiled_header import CompiledHeaders  # noqa: E402  (needs the path above)
+
 INCLUDE = IRON / "simulator" / "include"
 # The value of __AIE_ARCH__ by generation.
 ARCHITECTURES = {"aie2": 20, "aie2p": 21}
@@ -46,6 +49,7 @@ class CoreFunctions:
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory()
+        self._headers = CompiledHeaders(Path(self._folder.name))
         self._made: dict[tuple, ctypes.CDLL] = {}
 
     def close(self) -> None:
@@ -59,8 +63,8 @@ class CoreFunctions:
             flags = [f"-D{name}={value}" for name, value in macros.items()]
             line = [compiler(), "-std=c++20", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-Wno-psabi"]
             line += [f"-D__AIE_ARCH__={ARCHITECTURES[arch]}", "-DCORE_FUNCTION=core_function", *flags]
-            line += ["-I", str(INCLUDE), "-I", str(CORES), str(CORES / source), "-o", str(library)]
-            done = subprocess.run(line, capture_output=True, text=True)
+            line += ["-I", str(INCLUDE), "-I", str(CORES)]
+            done = self._headers.compile(line, str(CORES / source), library)
             if done.returncode:
                 raise AssertionError(f"{' '.join(line)}\n{done.stderr}")
             self._made[key] = ctypes.CDLL(str(library))
