@@ -23,6 +23,7 @@ DOUBLES = TESTS / "doubles"
 DESIGNS = TESTS / "designs"
 # Packages whose imports only the worker resolves. No package itself, so that unittest does not look for tests in it.
 PACKAGES = TESTS / "packages"
+INTERPRETER = Path(os.path.realpath(getattr(sys, "_base_executable", sys.executable)))
 # Long enough for a busy machine.
 SECONDS = 60
 
@@ -58,10 +59,9 @@ class Installation:
         self._fill()
 
     def _fill(self) -> None:
-        interpreter = Path(os.path.realpath(getattr(sys, "_base_executable", sys.executable)))
         (self.root / "bin").mkdir()
-        self.python.symlink_to(interpreter)
-        (self.root / "pyvenv.cfg").write_text(f"home = {interpreter.parent}\n", encoding="utf-8")
+        self.python.symlink_to(INTERPRETER)
+        (self.root / "pyvenv.cfg").write_text(f"home = {INTERPRETER.parent}\n", encoding="utf-8")
         self.packages.mkdir(parents=True)
         self.pdi.write_bytes(b"the PDI that the double was given")
         self.instructions.write_bytes(b"the instructions that the double was given")
@@ -116,9 +116,10 @@ def stand_in(installation: Installation, release: str) -> None:
 
 
 def install(source: Path, target: Path) -> None:
-    """Copies a double to where its original would be."""
+    """Copies a double to where its original would be. Python starts it without site packages: the stand-in for IRON imports numpy."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy(source, target)
+    text = source.read_text(encoding="utf-8")
+    target.write_text(text.replace("#!/usr/bin/env python3\n", f"#!{INTERPRETER} -S\n", 1), encoding="utf-8")
     target.chmod(0o755)
 
 
