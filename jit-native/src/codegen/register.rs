@@ -37,6 +37,10 @@ pub enum Class {
     X,
     /// `y`: 1024 bits, two `x`.
     Y,
+    /// `ex`: block floating point, an `x` of 64 mantissas and an `e` of eight exponents.
+    Blocks,
+    /// `el`, `eh`: four of the exponents.
+    Exponents,
     /// `am`: 256 bits of an accumulator.
     Acc256,
     /// `bm`: 512 bits of accumulators.
@@ -71,6 +75,8 @@ impl Class {
             "wl" | "wh" => Self::W,
             "x" => Self::X,
             "y" => Self::Y,
+            "ex" => Self::Blocks,
+            "el" | "eh" => Self::Exponents,
             "amll" | "amlh" | "amhl" | "amhh" => Self::Acc256,
             "bml" | "bmh" | "bmll" | "bmlh" | "bmhl" | "bmhh" => Self::Acc512,
             "cm" | "cml" | "cmh" => Self::Acc1024,
@@ -96,6 +102,8 @@ impl Class {
             Self::W => "w",
             Self::X => "x",
             Self::Y => "y",
+            Self::Blocks => "ex",
+            Self::Exponents => "e",
             Self::Acc256 => "am",
             Self::Acc512 => "bm",
             Self::Acc1024 => "cm",
@@ -159,6 +167,19 @@ impl Reg {
     #[must_use]
     pub fn hi(self) -> Self {
         self.part(self.class.half(), self.leaves / 2, self.leaves / 2)
+    }
+
+    /// The `x` of an `ex`.
+    #[must_use]
+    pub fn mantissas(self) -> Self {
+        self.part((self.class == Class::Blocks).then_some(Class::X), 0, 2)
+    }
+
+    /// The lower and upper four exponents of an `ex`.
+    #[must_use]
+    pub fn exponents(self) -> [Self; 2] {
+        let class = (self.class == Class::Blocks).then_some(Class::Exponents);
+        [2, 3].map(|leaf| self.part(class, leaf, 1))
     }
 
     fn of_dimensions(self, class: Class, leaf: u8) -> Self {

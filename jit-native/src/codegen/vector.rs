@@ -45,6 +45,8 @@ impl CoreBuilder {
     pub const MATRIX_BF16: u32 = 28;
     /// i8 as matrices: 4x8 times 8x8 to 4x8 in i32 (256 multiply-accumulates), with the signs of both.
     pub const MATRIX_I8: u32 = 776;
+    /// Block floating point as matrices, the second one transposed: 8x8 times 8x8 to 8x8 in fp32 (512 multiply-accumulates).
+    pub const MATRIX_BLOCKS: u32 = 0x30C;
     /// bf16 lane by lane: `a[i] * b[i] + a[i + 16] * b[i + 16]` in fp32 (32 multiply-accumulates).
     pub const LANES_BF16: u32 = 60;
 

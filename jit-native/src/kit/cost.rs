@@ -30,26 +30,35 @@ pub(crate) fn powers(most: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(1), |power| Some(2 * power)).take_while(move |power| *power < most).chain([most])
 }
 
+/// The stream of the [least](least).
+pub(crate) fn cheapest<W>(
+    ways: impl Iterator<Item = W>,
+    cost: &CostModel,
+    make: impl FnMut(W) -> Result<Planned, String>,
+) -> Result<Vec<u8>, String> {
+    least(ways, cost, make).map(|planned| planned.stream)
+}
+
 /// Makes a stream in each of several ways, and gives the one that takes the least time: its operations, and what the array or memory take
 /// behind them. Of equal ones it is the first.
 ///
 /// # Errors
 /// When there is none; the text of the last way's error.
-pub(crate) fn cheapest<W>(
+pub(crate) fn least<W>(
     ways: impl Iterator<Item = W>,
     cost: &CostModel,
     mut make: impl FnMut(W) -> Result<Planned, String>,
-) -> Result<Vec<u8>, String> {
-    let (mut best, mut reason): (Option<(u64, Vec<u8>)>, _) = (None, String::new());
+) -> Result<Planned, String> {
+    let (mut best, mut reason): (Option<(u64, Planned)>, _) = (None, String::new());
     for way in ways {
-        let timed = make(way).and_then(|planned| Ok((planned.nanoseconds(cost)?, planned.stream)));
+        let timed = make(way).and_then(|planned| Ok((planned.nanoseconds(cost)?, planned)));
         match timed {
             Ok(found) if best.as_ref().is_none_or(|(least, _)| found.0 < *least) => best = Some(found),
             Ok(_) => {}
             Err(cause) => reason = cause,
         }
     }
-    best.map(|(_, stream)| stream).ok_or(reason)
+    best.map(|(_, planned)| planned).ok_or(reason)
 }
 
 #[cfg(test)]

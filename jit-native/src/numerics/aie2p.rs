@@ -56,7 +56,7 @@ impl Aie2p {
     }
 
     /// [`CoreBuilder::LANES_BF16`].
-    pub(super) fn lanes(self) -> Reg {
+    pub fn lanes(self) -> Reg {
         self.lanes
     }
 }

@@ -17,6 +17,7 @@
 
 mod aie2;
 mod aie2p;
+pub mod block_float;
 pub mod exponential;
 pub mod half;
 mod half_words;
@@ -34,6 +35,7 @@ mod unit_program;
 
 pub use aie2::{Aie2, Emission};
 pub use aie2p::Aie2p;
+pub use block_float::BlockFloat;
 pub use half_words::HalfWords;
 pub use nibbles::Nibbles;
 pub use sixteen::Sixteen;

@@ -80,6 +80,11 @@ impl Kernel {
             let control = b.special(control);
             b.constant_into(control, 0);
         }
+        Self::without_modes(b, purpose)
+    }
+
+    /// The same without control registers.
+    pub fn without_modes(b: &mut CoreBuilder, purpose: Purpose) -> Self {
         Self {
             purpose,
             parameters: b.region("parameters"),

@@ -40,7 +40,7 @@ use crate::kit::{Family, NativeError, isa_for};
 use aie_hal::{Arch, KernelArtifact};
 use aie_isa::Isa;
 use aie_ops::Node;
-use machine::{NAME, WITH_ATTENTION, WITHOUT_ATTENTION, machine};
+use machine::{Machine, NAME, WITH_ATTENTION, WITHOUT_ATTENTION, machine};
 use plan::{plan, traffic};
 use problem::Problem;
 use std::collections::BTreeSet;
@@ -89,15 +89,25 @@ fn made(node: &Node, arch: &Arch, isa: &Isa, problem: Result<Problem, String>) -
     let unsupported = |reason: String| NativeError::unsupported(NAME, node, reason);
     let problem = problem.map_err(unsupported)?;
     let machine = machine(arch, Types::default_for(problem.weights))?;
-    // A column of the array costs operations, which take longer than what it saves where there are few rows.
-    let stream = cost::cheapest(cost::powers(arch.array.columns), &arch.cost, |width| {
-        let columns = plan(&problem, width)?;
-        let stream = dispatch::stream(&machine.rings, &problem, &columns).map_err(|error| error.to_string())?;
-        Ok(Planned { stream, cycles: estimate::cycles(isa.set(), &problem, &columns), traffic: traffic(&columns) })
-    });
-    let stream = stream.map_err(unsupported)?;
+    let planned = cheapest(&machine, &problem, arch, isa).map_err(unsupported)?;
     let name = format!("native-{NAME}-{OPERATION}-{}", problem.weights.dtype());
-    Ok(machine.configured(machine.rings.configured().artifact(name, stream)?, Some(problem.weights)))
+    Ok(machine.configured(machine.rings.configured().artifact(name, planned.stream)?, Some(problem.weights)))
+}
+
+/// A column of the array costs operations, which take longer than what it saves where there are few rows.
+fn cheapest(machine: &Machine, problem: &Problem, arch: &Arch, isa: &Isa) -> Result<Planned, String> {
+    cost::least(cost::powers(arch.array.columns), &arch.cost, |width| {
+        let columns = plan(problem, width)?;
+        let stream = dispatch::stream(&machine.rings, problem, &columns).map_err(|error| error.to_string())?;
+        Ok(Planned { stream, cycles: estimate::cycles(isa.set(), problem, &columns), traffic: traffic(&columns) })
+    })
+}
+
+/// What [`ALONE`] would make of a node, if it takes it.
+pub(crate) fn in_turns(node: &Node, arch: &Arch) -> Option<Planned> {
+    let isa = isa_for(ALONE.name, ALONE.instruction_sets, arch).ok()?;
+    let problem = Problem::in_turns(node).ok()?;
+    cheapest(&*machine(arch, Types::default_for(problem.weights)).ok()?, &problem, arch, isa).ok()
 }
 
 /// A kernel of this family, or of vectors or attention, with the PDI that has these types of weights.

@@ -21,7 +21,13 @@ const ODD: i64 = 0xAAAA_AAAA;
 
 /// Puts the first quants of all pairs of blocks at whole words, and both scales behind them. With `in_eights`, quants are bytes,
 /// and eight of them of a row are put next to each other: two words become a vector of eight rows, and one of the other eight.
-pub(super) fn pairs(b: &mut CoreBuilder, k: Kernel, layout: &Layout, source: Reg, in_eights: bool) {
+pub(in crate::families::products) fn pairs(
+    b: &mut CoreBuilder,
+    k: Kernel,
+    layout: &Layout,
+    source: Reg,
+    in_eights: bool,
+) {
     let (from, to) = (k.pointer(b, k.weights, source), k.pointer(b, k.placed, source));
     let modes = Modes {
         even: b.scalar(mode::EVEN_16),

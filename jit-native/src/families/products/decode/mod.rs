@@ -6,12 +6,12 @@
 //! the weights arrived in; what is left are quants at whole words and scales beside them ([`quants`]). The program of a core
 //! has 16 KiB, so what is the same for several types is there once.
 
-mod align;
+pub(super) mod align;
 mod long_scales;
 mod quants;
 mod scales;
 mod six_bits;
-mod vectors;
+pub(super) mod vectors;
 
 use super::arithmetic::Arithmetic;
 use super::kernel::Kernel;

@@ -3,38 +3,38 @@
 use crate::codegen::{Address, Class, CoreBuilder, Reg};
 
 /// One word of each of 16 rows.
-pub(super) const WORD_BYTES: i64 = 64;
+pub(in crate::families::products) const WORD_BYTES: i64 = 64;
 
 /// A vector with a word in all lanes.
-pub(super) fn constant(b: &mut CoreBuilder, word: u32) -> Reg {
+pub(in crate::families::products) fn constant(b: &mut CoreBuilder, word: u32) -> Reg {
     let (scalar, vector) = (b.scalar(word.into()), b.reg(Class::X));
     b.broadcast(32, vector, scalar);
     vector
 }
 
 /// A word of all rows.
-pub(super) fn load(b: &mut CoreBuilder, from: Reg, word: i64) -> Reg {
+pub(in crate::families::products) fn load(b: &mut CoreBuilder, from: Reg, word: i64) -> Reg {
     let vector = b.reg(Class::X);
     b.load(vector, from, Address::At(word * WORD_BYTES));
     vector
 }
 
 /// A bitwise operation into a new vector.
-pub(super) fn both(b: &mut CoreBuilder, mnemonic: &str, left: Reg, right: Reg) -> Reg {
+pub(in crate::families::products) fn both(b: &mut CoreBuilder, mnemonic: &str, left: Reg, right: Reg) -> Reg {
     let target = b.reg(Class::X);
     b.emit(mnemonic, [target, left, right]);
     target
 }
 
 /// A shuffle into a new vector.
-pub(super) fn shuffled(b: &mut CoreBuilder, low: Reg, high: Reg, mode: Reg) -> Reg {
+pub(in crate::families::products) fn shuffled(b: &mut CoreBuilder, low: Reg, high: Reg, mode: Reg) -> Reg {
     let target = b.reg(Class::X);
     b.shuffle(target, low, high, mode);
     target
 }
 
 /// Modes of shuffles: pairs of vectors as rows of elements, transposed; the lower or upper half of the result.
-pub(super) mod mode {
+pub(in crate::families::products) mod mode {
     /// Every other element of 16 bits (`T16_32x2`).
     pub const EVEN_16: i64 = 2;
     pub const ODD_16: i64 = 3;

@@ -3,9 +3,10 @@
 use super::super::dispatch::{Arena, dimensions};
 use super::super::memory::ARENA;
 use super::super::parameters::Parameters;
-use super::super::problem::Problem;
+use super::super::problem::{Problem, Right};
 use super::super::product::GROUP_ROWS;
 use super::machine::Machine;
+use super::matrix::Matrix;
 use super::multiply::STEPS;
 use super::plan::{HALF, Phase, Tiling, UNIT};
 use crate::array::{ArrayError, BroadcastColumn, Dispatch, OWN_MEMORY, Part, ProductCore, Region, Ring};
@@ -18,8 +19,6 @@ const RESULT_ARGUMENT: u16 = 2;
 
 /// One word of each row of a group.
 const ROW_WORD_BYTES: usize = 4 * GROUP_ROWS;
-/// Rows and columns of a block of sums.
-const BLOCK: usize = 4;
 const STEP_BYTES: usize = 256;
 /// A core's memory, and where the last of its four banks begins.
 const MEMORY: u32 = 0x1_0000;
@@ -125,10 +124,10 @@ impl Work<'_> {
     ) -> Result<(), ArrayError> {
         let Self { problem, tiling, phase } = self;
         let (columns, stride) = (phase.columns, problem.column_strides[1]);
-        // Halves of chunks follow each other.
-        let words = HALF * problem.right.bytes() / 4;
-        let halves = tiling.span * tiling.chunk / HALF;
-        let of_span = halves * words;
+        // Pieces of chunks follow each other.
+        let words = tiling.matrix.piece_elements() * problem.right.bytes() / 4;
+        let pieces = tiling.span * tiling.chunk / tiling.matrix.piece_elements();
+        let of_span = pieces * words;
         let [from, to] = column.operand_from;
         let region = Region {
             argument: COLUMN_ARGUMENT,
@@ -143,9 +142,25 @@ impl Work<'_> {
         };
         dispatch.transfer(from, &region)?;
         let runs = (self.passes() * tiling.spans()) as u32;
-        dispatch.run(to, &[Part::linear(ring, (tiling.columns * of_span) as u64)], runs)?;
-        let order = dimensions([(words, 1), (tiling.columns, of_span), (halves, words)]);
-        dispatch.run(column.operand.1, &[Part::strided(ring, 0, &order)], runs)?;
+        let all = tiling.columns * pieces;
+        let (arrives, sends) = match (tiling.matrix, problem.form().interleaved, problem.right) {
+            (Matrix::Floats, ..) => {
+                let sends = dimensions([(words, 1), (tiling.columns, of_span), (pieces, words)]);
+                (Part::linear(ring, (all * words) as u64), Part::strided(ring, 0, &sends))
+            }
+            (Matrix::Blocks, interleaved, right) => {
+                let arrives = dimensions([(words, 1), (pieces, tiling.columns * words), (tiling.columns, words)]);
+                let sends = match (interleaved, right) {
+                    (false, _) => dimensions([(all * words, 1)]),
+                    // Elements that are 16 apart in turn, or two and two of them.
+                    (true, Right::F32) => dimensions([(2, 16), (16, 1), (all, words)]),
+                    (true, _) => dimensions([(2, 1), (2, 8), (4, 2), (all, words)]),
+                };
+                (Part::strided(ring, 0, &arrives), Part::strided(ring, 0, &sends))
+            }
+        };
+        dispatch.run(to, &[arrives], runs)?;
+        dispatch.run(column.operand.1, &[sends], runs)?;
         Ok(())
     }
 
@@ -180,9 +195,21 @@ impl Work<'_> {
         let order = dimensions([(together, 1), (words / together, GROUP_ROWS * together), (GROUP_ROWS, together)]);
         let weights = Part::strided(memory.weights, 0, &order);
         dispatch.run(core.weights.1, &[weights], (chunks * tiling.groups()) as u32)?;
-        let piece = Part::linear(memory.arriving, (tiling.arriving_bytes(problem) / 4) as u64);
+        let piece = match tiling.matrix {
+            Matrix::Floats => Part::linear(memory.arriving, (tiling.arriving_bytes(problem) / 4) as u64),
+            Matrix::Blocks => {
+                // 8 `k` of all columns, or twice four.
+                let form = problem.form();
+                let words =
+                    if form.interleaved && problem.right == Right::Bf16 { 2 } else { 2 * problem.right.bytes() };
+                let steps = tiling.matrix.piece_elements() * problem.right.bytes() / 4 / words;
+                let order = [(words, 1), (steps, tiling.columns * words), (tiling.columns, words)];
+                Part::strided(memory.arriving, 0, &dimensions(order))
+            }
+        };
         dispatch.run(core.operand.1, &[piece], (chunks * tiling.pieces()) as u32)?;
-        let order = dimensions([(GROUP_ROWS, BLOCK), (BLOCK, 1), (tiling.columns / BLOCK, BLOCK * GROUP_ROWS)]);
+        let block = tiling.matrix.block();
+        let order = dimensions([(GROUP_ROWS, block), (block, 1), (tiling.columns / block, block * GROUP_ROWS)]);
         let sums = Part::strided(memory.sums, 0, &order);
         dispatch.run(core.result.1, &[sums], (self.passes() * tiling.groups()) as u32)?;
         dispatch.start(core.tile, &self.parameters(&memory).words())?;
@@ -207,7 +234,7 @@ impl Work<'_> {
             scales_at: layout.map_or(0, |layout| usize::from(layout.scales) * ROW_WORD_BYTES) as u32,
             scales_period: layout.map_or(0, |layout| usize::from(layout.period) * ROW_WORD_BYTES) as u32,
             form: problem.form().number(),
-            blocks_per_unit: (tiling.piece / BLOCK) as u32,
+            blocks_per_unit: (tiling.piece / tiling.matrix.block()) as u32,
             unit_bytes: (STEPS * STEP_BYTES) as u32,
             columns: OWN_MEMORY + memory.columns,
             chunk_bytes: tiling.converted_bytes() as u32,

@@ -17,9 +17,11 @@
 //! next chunk. What is cut how is in `plan`, which also tells how long that takes: where the family of all products takes less, the node is its.
 //! Decoders, and the conversion of columns, are those of [all products](super).
 
+mod blocks;
 mod cases;
 mod dispatch;
 mod machine;
+mod matrix;
 mod multiply;
 mod plan;
 mod program;
@@ -28,6 +30,7 @@ mod tests;
 
 use super::problem::Problem;
 use crate::codegen::LoopReport;
+use crate::families::rings;
 use crate::kit::cost::Planned;
 use crate::kit::{Family, NativeError, isa_for};
 use aie_hal::format::extent::Traffic;
@@ -59,7 +62,7 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
     isa_for(NAME, INSTRUCTION_SETS, arch)?;
     let problem = Problem::of(node).map_err(unsupported)?;
     let (machine, planned) = made(&problem, arch)?.map_err(unsupported)?;
-    if let Some(reason) = slower(&problem, &planned, arch)? {
+    if let Some(reason) = slower(node, &problem, &planned, arch)? {
         return Err(unsupported(reason));
     }
     artifact(&problem, &machine, planned.stream)
@@ -81,17 +84,18 @@ fn artifact(problem: &Problem, machine: &Machine, stream: Vec<u8>) -> Result<Ker
     Ok(machine.broadcast.configured().artifact(name, stream)?)
 }
 
-/// That the family of all products takes less time, if it does.
-fn slower(problem: &Problem, planned: &Planned, arch: &Arch) -> Result<Option<String>, NativeError> {
-    let other = super::machine::machine(arch, problem.purpose())?;
-    let Ok(other) = super::planned(&other, problem, arch.array.columns) else {
-        return Ok(None);
+/// That the family takes less time that has the product otherwise, if it does.
+fn slower(node: &Node, problem: &Problem, planned: &Planned, arch: &Arch) -> Result<Option<String>, NativeError> {
+    let (family, other) = if super::FAMILY.is_for(arch) {
+        let machine = super::machine::machine(arch, problem.purpose())?;
+        ("family of all products", super::planned(&machine, problem, arch.array.columns).ok())
+    } else {
+        ("family of a decoded token", rings::in_turns(node, arch))
     };
+    let Some(other) = other else { return Ok(None) };
     let [own, other] = [planned, &other].map(|planned| planned.nanoseconds(&arch.cost));
     Ok(match (own, other) {
-        (Ok(own), Ok(other)) if own >= other => {
-            Some(format!("about {own} ns; possible: {other} ns, by the family of all products"))
-        }
+        (Ok(own), Ok(other)) if own >= other => Some(format!("about {own} ns; possible: {other} ns, by the {family}")),
         _ => None,
     })
 }
@@ -99,7 +103,7 @@ fn slower(problem: &Problem, planned: &Planned, arch: &Arch) -> Result<Option<St
 /// The stream of a product, with what passes meanwhile.
 fn planned(machine: &Machine, problem: &Problem) -> Result<Planned, String> {
     let broadcast = &machine.broadcast;
-    let phases = plan::phases(problem, [broadcast.columns().len(), broadcast.rows()])?;
+    let phases = plan::phases(problem, machine.matrix, [broadcast.columns().len(), broadcast.rows()])?;
     let stream = dispatch::stream(machine, problem, &phases).map_err(|error| error.to_string())?;
     let cycles = phases.iter().map(|phase| phase.cycles(problem)).sum();
     let traffic = phases.iter().map(|phase| phase.traffic(problem)).fold(Traffic::default(), Traffic::and);

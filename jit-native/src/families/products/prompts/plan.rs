@@ -8,6 +8,7 @@ use super::super::memory::{ARENA_BYTES, MEM_TILE_BYTES};
 use super::super::problem::Problem;
 use super::super::product::GROUP_ROWS;
 use super::super::weights::Weights;
+use super::matrix::Matrix;
 use super::multiply::STEPS;
 use aie_hal::format::extent::Traffic;
 use std::cmp::Reverse;
@@ -26,19 +27,13 @@ const TASK_RUNS: usize = 256;
 const ALIGNED: usize = 256;
 /// Bytes of a piece of memory that are worth their cost.
 const PIECE_BYTES: usize = 128;
-/// Cycles of the parts of the program, about: 64 `k` of a unit of columns, its sums with their conflicts of banks, around units, around
-/// the loops that decode and that convert.
-const UNIT_CYCLES: usize = 130;
-const SUMS_CYCLES: usize = 40;
-const GROUP_CYCLES: usize = 300;
-const DECODE_CYCLES: usize = 180;
-const CONVERT_CYCLES: usize = 150;
 /// Starting and ending a phase.
 const PHASE_CYCLES: usize = 4000;
 
 /// How a phase is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tiling {
+    pub matrix: Matrix,
     /// Of a core.
     pub rows: usize,
     pub columns: usize,
@@ -114,13 +109,12 @@ impl Tiling {
         MOST_TASKS * (TASK_RUNS / groups * groups)
     }
 
-    fn new(problem: &Problem, chunk: usize, rows: usize, columns: usize) -> Option<Self> {
+    fn new(problem: &Problem, matrix: Matrix, [chunk, rows, columns]: [usize; 3]) -> Option<Self> {
         let chunks = problem.depth.is_multiple_of(chunk).then_some(problem.depth / chunk)?;
         let of_span = |span: usize, results| {
             // Small ones leave room for larger tiles.
-            let piece =
-                [UNIT, 8, 4].into_iter().map(move |piece| Self { rows, columns, piece, chunk, chunks, span, results });
-            piece.into_iter().find(|tiling| tiling.fits(problem))
+            let with = |piece| Self { matrix, rows, columns, piece, chunk, chunks, span, results };
+            matrix.pieces(columns).into_iter().map(with).find(|tiling| tiling.fits(problem))
         };
         let spans = (1..=chunks).filter(|span| chunks.is_multiple_of(*span));
         let bytes = |span: usize| span * chunk * problem.weights.unit_words() * 4 / problem.weights.unit();
@@ -141,7 +135,7 @@ impl Tiling {
 
     /// Pieces in which the columns of a chunk arrive.
     pub fn pieces(&self) -> usize {
-        self.columns / self.piece * self.chunk / HALF
+        self.columns / self.piece * self.chunk / self.matrix.piece_elements()
     }
 
     pub fn spans(&self) -> usize {
@@ -155,17 +149,17 @@ impl Tiling {
 
     /// Bytes of a decoded group.
     pub fn decoded_bytes(&self, problem: &Problem) -> usize {
-        if problem.weights.is_direct() { 0 } else { GROUP_ROWS * self.chunk * 2 }
+        if self.matrix.is_direct(problem.weights) { 0 } else { self.matrix.bytes(GROUP_ROWS * self.chunk) }
     }
 
     /// Bytes of a piece of columns as they arrive in a core.
     pub fn arriving_bytes(&self, problem: &Problem) -> usize {
-        self.piece * HALF * problem.right.bytes()
+        self.piece * self.matrix.piece_elements() * problem.right.bytes()
     }
 
     /// Bytes of the converted columns of a chunk.
     pub fn converted_bytes(&self) -> usize {
-        self.columns * self.chunk * 2
+        self.matrix.bytes(self.columns * self.chunk)
     }
 
     /// Bytes of the sums of a group, and of the result of a core.
@@ -202,13 +196,14 @@ impl Tiling {
     /// Cycles of a pass, about: what the cores take, or what their channels bring.
     fn cycles(&self, problem: &Problem) -> usize {
         let halves = self.chunk / HALF;
-        let decode = match problem.weights.decode_cycles() as usize {
+        let around = self.matrix.cycles();
+        let decode = match self.matrix.decode_cycles(problem.weights) {
             0 => 0,
-            cycles => halves * (cycles * HALF / 32 + DECODE_CYCLES),
+            cycles => halves * (cycles * HALF / 32 + around.decode),
         };
-        let group = self.columns / UNIT * (halves * UNIT_CYCLES + SUMS_CYCLES) + GROUP_CYCLES + decode;
+        let group = self.columns / UNIT * (halves * around.unit + around.sums) + around.group + decode;
         let blocks = self.columns / 4 * halves;
-        let columns = blocks * problem.right.convert_cycles() * HALF / 32 + self.pieces() * CONVERT_CYCLES;
+        let columns = self.matrix.convert_cycles(problem.right) * blocks * HALF / 32 + self.pieces() * around.convert;
         let arriving = self.columns * self.chunk * problem.right.bytes() / 4;
         let words = [arriving, self.groups() * self.weight_bytes(problem) / 4];
         let chunk = words.into_iter().fold(self.groups() * group + columns, usize::max);
@@ -268,6 +263,7 @@ pub(super) fn refusal(problem: &Problem) -> Option<String> {
 /// Why there is no way to cut the product.
 pub(super) fn phases(
     problem: &Problem,
+    matrix: Matrix,
     [cores_along_columns, cores_along_rows]: [usize; 2],
 ) -> Result<Vec<Phase>, String> {
     if let Some(reason) = refusal(problem) {
@@ -286,7 +282,7 @@ pub(super) fn phases(
         let mut phases = Vec::new();
         for rows in &rows {
             for columns in &columns {
-                let tiling = Tiling::new(problem, chunk, rows.tile, columns.tile)?;
+                let tiling = Tiling::new(problem, matrix, [chunk, rows.tile, columns.tile])?;
                 phases.push(Phase { tiling, rows: *rows, columns: *columns });
             }
         }

@@ -7,6 +7,8 @@ use super::super::kernel::{Kernel, Locks, Purpose};
 use super::super::memory::{ARENA, ARRIVING, SUMS, WEIGHTS};
 use super::super::parameters::Parameter;
 use super::super::{columns, decode};
+use super::blocks::{self, Blocks};
+use super::matrix::Matrix;
 use super::multiply::{clear, multiply};
 use crate::array::{GO_LOCK, OWN_LOCKS, OWN_MEMORY};
 use crate::codegen::{Address, AliasRegion, Class, CoreBuilder, CoreError, CoreProgram, Count, LoopForm, Reg};
@@ -19,16 +21,23 @@ const UNIT_STEP_BYTES: u32 = 256;
 /// The program of every core.
 pub(super) fn program(isa: &'static Isa, loops: LoopForm) -> Result<CoreProgram, CoreError> {
     let mut b = CoreBuilder::new(isa);
-    let core = Core {
-        kernel: Kernel::new(&mut b, Purpose::Floats),
-        read: b.region("sums that are read"),
-        state: b.region("state"),
+    let (kernel, unit) = match Matrix::of(isa.set()) {
+        Matrix::Floats => (Kernel::new(&mut b, Purpose::Floats), Unit::Floats),
+        Matrix::Blocks => (Kernel::without_modes(&mut b, Purpose::Floats), Unit::Blocks(Blocks::new(&mut b))),
     };
+    let core = Core { kernel, unit, read: b.region("sums that are read"), state: b.region("state") };
     b.forever(|b| {
         b.acquire(OWN_LOCKS + GO_LOCK, -1);
         core.phase(b);
     });
     b.finish_with(loops)
+}
+
+/// What decodes, converts and multiplies.
+#[derive(Clone, Copy)]
+enum Unit {
+    Floats,
+    Blocks(Blocks),
 }
 
 /// What is kept in memory from group to group, behind the parameters, since there are not enough registers.
@@ -46,9 +55,10 @@ enum State {
     Columns,
     /// Sums of the group at hand.
     Sums,
-    /// The buffer of arriving columns, where they go to, and pieces of the chunk that are left.
+    /// The buffer of arriving columns, where they and their exponents go to, and pieces of the chunk that are left.
     Arriving,
     Target,
+    Exponents,
     PiecesLeft,
 }
 
@@ -59,6 +69,7 @@ const STATE: u32 = OWN_MEMORY + ARENA;
 #[derive(Clone, Copy)]
 struct Core {
     kernel: Kernel,
+    unit: Unit,
     read: AliasRegion,
     state: AliasRegion,
 }
@@ -102,6 +113,12 @@ impl Core {
         let k = self.kernel;
         let target = self.other_columns(b);
         self.set(b, State::Target, target);
+        if let Unit::Blocks(_) = self.unit {
+            let steps = k.parameter(b, Parameter::Steps);
+            let bytes = self.mantissas(b, steps);
+            let exponents = b.add(target, bytes);
+            self.set(b, State::Exponents, exponents);
+        }
         let (left, pieces, none) = (self.get(b, State::ChunksLeft), k.parameter(b, Parameter::Pieces), b.scalar(0));
         let pieces = b.select(left, pieces, none);
         self.set(b, State::PiecesLeft, pieces);
@@ -145,10 +162,19 @@ impl Core {
         b.acquire(Locks::of(WEIGHTS).full, -1);
         // Where weights are multiplied as they arrive, there is no place for decoded ones.
         let source = b.select(source, source, weights);
-        decode::decode_chunk(b, k, number, [weights, source]);
+        match self.unit {
+            Unit::Floats => decode::decode_chunk(b, k, number, [weights, source]),
+            Unit::Blocks(blocks) => blocks.decode(b, k, number, [weights, source]),
+        }
         let halves = k.parameter(b, Parameter::ChunkHalves);
         let halves = b.add(halves, -1);
-        b.choose(halves, 2, |b, more| multiply(b, k, self.read, more as usize + 1, [source, columns, sums]));
+        b.choose(halves, 2, |b, more| {
+            let (halves, operands) = (more as usize + 1, [source, columns, sums]);
+            match self.unit {
+                Unit::Floats => multiply(b, k, self.read, halves, operands),
+                Unit::Blocks(blocks) => blocks.multiply(b, k, halves, operands),
+            }
+        });
         b.release(Locks::of(WEIGHTS).empty, 1);
         k.other(b, weights, Parameter::WeightsBoth);
         self.set(b, State::Weights, weights);
@@ -158,6 +184,13 @@ impl Core {
         let left = self.get(b, State::OfTile);
         let is_last = b.binary("eq", left, 1);
         b.when(is_last, |b| b.release(Locks::of(SUMS).full, 1));
+    }
+
+    /// Bytes of the mantissas of so many steps of 8 `k` of all columns.
+    fn mantissas(self, b: &mut CoreBuilder, steps: Reg) -> Reg {
+        let units = self.kernel.parameter(b, Parameter::Units);
+        let of_step = b.binary("mul", units, blocks::STEP_BYTES);
+        b.binary("mul", of_step, steps)
     }
 
     /// The buffer of converted columns that is not at hand.
@@ -175,11 +208,37 @@ impl Core {
         let k = self.kernel;
         b.acquire(Locks::of(ARRIVING).full, -1);
         let (source, target) = (self.get(b, State::Arriving), self.get(b, State::Target));
-        columns::convert_piece(b, k, source, target);
+        match self.unit {
+            Unit::Floats => columns::convert_piece(b, k, source, target),
+            Unit::Blocks(blocks) => {
+                let exponents = self.get(b, State::Exponents);
+                blocks.convert(b, k, source, [target, exponents]);
+            }
+        }
         b.release(Locks::of(ARRIVING).empty, 1);
         let arriving = self.get(b, State::Arriving);
         k.next(b, arriving);
         self.set(b, State::Arriving, arriving);
+        self.next_target(b, target);
+        let left = self.get(b, State::PiecesLeft);
+        let left = b.add(left, -1);
+        self.set(b, State::PiecesLeft, left);
+    }
+
+    /// Where the next piece goes, from where the last one went.
+    fn next_target(self, b: &mut CoreBuilder, target: Reg) {
+        let k = self.kernel;
+        if let Unit::Blocks(_) = self.unit {
+            let steps = b.scalar(blocks::STEPS);
+            let bytes = self.mantissas(b, steps);
+            let of_exponents = b.binary("lshl", bytes, -3);
+            let exponents = self.get(b, State::Exponents);
+            for (state, at, by) in [(State::Target, target, bytes), (State::Exponents, exponents, of_exponents)] {
+                let next = b.add(at, by);
+                self.set(b, state, next);
+            }
+            return;
+        }
         let blocks = k.parameter(b, Parameter::BlocksPerUnit);
         let bytes = b.binary("mul", blocks, i64::from(BLOCK_BYTES));
         let target = b.add(target, bytes);
@@ -190,8 +249,5 @@ impl Core {
         let next = b.binary("add", next, -i64::from(UNIT_STEP_BYTES));
         let target = b.select(within, target, next);
         self.set(b, State::Target, target);
-        let left = self.get(b, State::PiecesLeft);
-        let left = b.add(left, -1);
-        self.set(b, State::PiecesLeft, left);
     }
 }

@@ -1,6 +1,7 @@
 //! The family on the emulator: results, cycles and operations.
 
 use super::cases::product;
+use super::matrix::Matrix;
 use super::*;
 use crate::array::testing::{Device, bytes_of, words_of};
 use aie_hal::ArchRegistry;
@@ -9,11 +10,17 @@ use aie_ops::DataType;
 use rstest::rstest;
 
 /// Builds and runs a product; gives its cycles and operations.
-fn run(weights: DataType, columns: DataType, [m, n, k]: [usize; 3]) -> (u64, u64) {
-    let arch = ArchRegistry::builtin().get("aie2").unwrap();
+fn run(generation: &str, weights: DataType, columns: DataType, [m, n, k]: [usize; 3]) -> (u64, u64) {
+    let arch = ArchRegistry::builtin().get(generation).unwrap();
     let case = product(weights, columns, [m, n, k]);
     let problem = Problem::of(&case.node).unwrap();
     let (machine, planned) = made(&problem, &arch).unwrap().unwrap();
+    println!("{} cycles are expected", planned.cycles);
+    for phase in
+        plan::phases(&problem, machine.matrix, [machine.broadcast.columns().len(), machine.broadcast.rows()]).unwrap()
+    {
+        println!("{phase:?}");
+    }
     let kernel = artifact(&problem, &machine, planned.stream).unwrap();
     let material = case.material(0).unwrap();
     let words = |bytes: &Vec<u8>| {
@@ -38,11 +45,51 @@ fn run(weights: DataType, columns: DataType, [m, n, k]: [usize; 3]) -> (u64, u64
 #[case::bf16(DataType::BF16, DataType::BF16, [64, 64, 64])]
 #[case::bf16_f32(DataType::BF16, DataType::F32, [256, 256, 256])]
 #[case::q4_0(DataType::Q4_0, DataType::F32, [256, 256, 256])]
+#[case::f32(DataType::F32, DataType::BF16, [128, 256, 64])]
 #[case::tails(DataType::Q4_1, DataType::F32, [300, 150, 192])]
 #[case::tails_of_q8_0(DataType::Q8_0, DataType::F32, [65, 130, 128])]
-fn products_are_right(#[case] weights: DataType, #[case] columns: DataType, #[case] shape: [usize; 3]) {
-    let (cycles, operations) = run(weights, columns, shape);
-    println!("{weights} {columns} {shape:?}: {cycles} cycles, {operations} operations");
+fn products_are_right(
+    #[values("aie2", "aie2p")] generation: &str,
+    #[case] weights: DataType,
+    #[case] columns: DataType,
+    #[case] shape: [usize; 3],
+) {
+    let (cycles, operations) = run(generation, weights, columns, shape);
+    println!("{generation} {weights} {columns} {shape:?}: {cycles} cycles, {operations} operations");
+}
+
+/// Columns of bf16 of blocks, which no node has yet, give what the same numbers in f32 give.
+#[rstest]
+fn columns_of_bf16_are_the_same(
+    #[values("aie2", "aie2p")] generation: &str,
+    #[values(DataType::Q4_0, DataType::Q8_0)] weights: DataType,
+) {
+    let arch = ArchRegistry::builtin().get(generation).unwrap();
+    let case = product(weights, DataType::F32, [256, 256, 128]);
+    let material = case.material(0).unwrap();
+    let upper: Vec<u32> = words_of(&material.sources[1]).into_iter().map(|word| word & 0xFFFF_0000).collect();
+    let halves = upper.as_chunks().0.iter().map(|[low, high]| low >> 16 | high).collect();
+    let results = [(DataType::F32, upper), (DataType::BF16, halves)].map(|(dtype, columns)| {
+        let problem = Problem::of(&product(weights, dtype, [256, 256, 128]).node).unwrap();
+        let (machine, planned) = made(&problem, &arch).unwrap().unwrap();
+        let kernel = artifact(&problem, &machine, planned.stream).unwrap();
+        let mut buffers = [words_of(&material.sources[0]), columns, vec![0; 256 * 256]];
+        Device::load_on(&arch, kernel.pdi()).unwrap().dispatch(kernel.instructions(), &mut buffers).unwrap();
+        buffers[2].clone()
+    });
+    assert!(results[0] == results[1]);
+}
+
+/// Cycles of larger products, for reports.
+#[test]
+#[ignore = "takes long"]
+fn cycles_of_large_products() {
+    for shape in [[2048, 512, 512], [1536, 512, 576]] {
+        for weights in [DataType::Q4_0, DataType::BF16] {
+            let (cycles, operations) = run("aie2p", weights, DataType::F32, shape);
+            println!("{weights} {shape:?}: {cycles} cycles, {operations} operations");
+        }
+    }
 }
 
 /// What keeps a product from the family.
@@ -80,10 +127,11 @@ fn prompts_are_taken(#[values(DataType::BF16, DataType::Q4_0)] weights: DataType
 fn phases_cover_the_result(
     #[values(16, 100, 576, 2048, 2049)] rows: usize,
     #[values(16, 33, 512, 700)] columns: usize,
+    #[values((Matrix::Floats, [4, 4]), (Matrix::Blocks, [8, 4]))] (matrix, cores): (Matrix, [usize; 2]),
 ) {
     let node = product(DataType::Q4_0, DataType::F32, [rows, columns, 576]).node;
     let problem = Problem::of(&node).unwrap();
-    let phases = plan::phases(&problem, [4, 4]).unwrap();
+    let phases = plan::phases(&problem, matrix, cores).unwrap();
     let mut covered = vec![false; rows * columns];
     let starts = |side: &plan::Side| -> Vec<usize> {
         let of_pass = |pass: usize| (0..side.cores).map(move |core| side.start(core) + pass * side.step());
