@@ -31,7 +31,7 @@ enum Program {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Company {
     Any,
-    /// What gives way: the stage waits for answers by a clock that does not wait for it.
+    /// What gives way: the stage waits for answers by a clock that does not wait for it, and keeps one processor busy at most.
     GivesWay,
     /// Nothing: it changes what the others use.
     None,
