@@ -92,4 +92,7 @@ parameters! {
     pieces: Pieces;
     share: Share;
     group_bytes: GroupBytes;
+    /// Of block floating point: exponents of converted columns, and of decoded weights.
+    exponents: Exponents;
+    decoded_exponents: DecodedExponents;
 }

@@ -1,7 +1,7 @@
 //! What a core of AIE2P does: all in blocks of eight numbers with one exponent, of which the matrix unit multiplies eight with eight.
 //!
-//! Weights and columns lie alike, step by step of 8 `k`: the mantissas of all eights of rows or columns, 64 bytes each, and behind the last step
-//! all exponents in the same order, eight bytes each. What arrives has 8 `k` of each column or row in turn, so that 64 numbers are 16 in each
+//! Weights and columns lie alike, step by step of 8 `k`: the mantissas of all eights of rows or columns, 64 bytes each, and somewhere
+//! else all exponents in the same order, eight bytes each. What arrives has 8 `k` of each column or row in turn, so that 64 numbers are 16 in each
 //! quarter of an accumulator, and a conversion makes blocks of them.
 //!
 //! Quants come as they are on AIE2, as words of 16 rows in a vector. Unpacked, a word is 8 `k` of a row, so half a vector is a block already:
@@ -33,7 +33,6 @@ const QUARTER_BYTES: i64 = 64;
 const UPPER_BYTES: u32 = 0x4343_4343;
 const MINUS_136: u32 = 0xC308_C308;
 const MINUS_128: u32 = 0xC300_C300;
-const ONE: u32 = 0x3F80_3F80;
 const LOW_BITS: u32 = 0x437F_437F;
 const SIGN_BIT: u32 = 0x4380_4380;
 /// Of an f16 in the upper half of a word; exponents 112 and 113 in an f32, of which the latter is also 2^-14.
@@ -64,11 +63,11 @@ impl Blocks {
     /// the body of a loop over columns, so that sums are stored and loaded meanwhile.
     pub fn multiply(self, b: &mut CoreBuilder, k: Kernel, halves: usize, [source, columns, sums]: [Reg; 3]) {
         let steps = (halves * HALF / ROWS) as i64;
-        let exponents = b.add(source, steps * STEP_BYTES);
+        let exponents = k.parameter(b, Parameter::DecodedExponents);
         let units = k.parameter(b, Parameter::Units);
         let by = [STEP_BYTES, STEP_EXPONENTS].map(|bytes| b.binary("mul", units, bytes));
         let all = by.map(|by| b.binary("mul", by, steps));
-        let column_exponents = b.add(columns, all[0]);
+        let column_exponents = self.exponents(b, k, columns);
         let back = [0, 1].map(|part| {
             let next = b.scalar([STEP_BYTES, STEP_EXPONENTS][part]);
             b.binary("sub", next, all[part])
@@ -120,8 +119,17 @@ impl Blocks {
         });
     }
 
-    /// Converts a piece of columns, 32 `k` of all, from the address `source` to blocks at `target`, with exponents at `exponents`.
-    pub fn convert(self, b: &mut CoreBuilder, k: Kernel, source: Reg, [target, exponents]: [Reg; 2]) {
+    /// Where the exponents of converted columns are whose mantissas are at an address.
+    fn exponents(self, b: &mut CoreBuilder, k: Kernel, columns: Reg) -> Reg {
+        let [first, exponents] = [Parameter::Columns, Parameter::Exponents].map(|place| k.parameter(b, place));
+        let mantissas = b.binary("sub", columns, first);
+        let bytes = b.binary("lshl", mantissas, -3);
+        b.add(exponents, bytes)
+    }
+
+    /// Converts a piece of columns, 32 `k` of all, from the address `source` to blocks at `target`.
+    pub fn convert(self, b: &mut CoreBuilder, k: Kernel, source: Reg, target: Reg) {
+        let exponents = self.exponents(b, k, target);
         let form = k.parameter(b, Parameter::Form);
         let units = k.parameter(b, Parameter::Units);
         b.choose(form, Form::COUNT, |b, number| {
@@ -142,8 +150,7 @@ impl Blocks {
     /// Decodes 16 rows of weights of a chunk from the address `source` to `target`.
     pub fn decode(self, b: &mut CoreBuilder, k: Kernel, number: Reg, [source, target]: [Reg; 2]) {
         let steps = k.parameter(b, Parameter::Steps);
-        let bytes = b.binary("mul", steps, STEP_BYTES);
-        let exponents = b.add(target, bytes);
+        let exponents = k.parameter(b, Parameter::DecodedExponents);
         let types: Vec<Weights> = Weights::ALL.into_iter().take_while(|weights| weights.is_prompt()).collect();
         b.choose(number, types.len() as u32, |b, number| {
             let weights = types[number as usize];
@@ -217,7 +224,7 @@ impl Blocks {
         let upper = constant(b, UPPER_BYTES);
         let factors = match weights {
             Weights::Q4_0 => vec![constant(b, MINUS_136)],
-            Weights::Q4_1 => vec![constant(b, MINUS_128), constant(b, ONE)],
+            Weights::Q4_1 => vec![constant(b, MINUS_128)],
             _ => vec![constant(b, LOW_BITS), constant(b, SIGN_BIT)],
         };
         let lanes = self.unit.lanes();
@@ -271,26 +278,27 @@ impl Blocks {
                 let words = shuffled(b, words, words, of_rows);
                 mix_32.map(|mode| shuffled(b, words, words, mode))
             };
-            let least = (weights == Weights::Q4_1).then(|| {
-                let least = spread(b, 32);
-                least.map(|least| product(b, factors[1], least, lanes))
-            });
-            let scale = spread(b, 0);
-            let offsets = match (weights, least) {
-                (Weights::Q8_0, _) => None,
-                (_, None) => Some(scale.map(|scale| product(b, factors[0], scale, lanes))),
-                (_, Some(least)) => {
-                    least.iter().zip(scale).for_each(|(sum, scale)| b.mac_f(*sum, *sum, factors[0], scale, lanes));
-                    Some(least)
-                }
-            };
-            // Sums of both halves of a block, in turn in as many places as there are accumulators for.
+            // Sums of both halves of a block, in turn in as many places as are worth it.
             let first = [(); 2].map(|()| b.reg(Class::Acc2048));
-            let places = match weights {
-                Weights::Q8_0 => [first, [(); 2].map(|()| b.reg(Class::Acc2048))],
-                Weights::Q4_0 => [first, [b.reg(Class::Acc2048), first[1]]],
-                _ => [first; 2],
-            };
+            let places =
+                if weights == Weights::Q8_0 { [first, [(); 2].map(|()| b.reg(Class::Acc2048))] } else { [first; 2] };
+            let least = (weights == Weights::Q4_1).then(|| spread(b, 32));
+            let scale = spread(b, 0);
+            let offsets = (weights != Weights::Q8_0).then(|| {
+                [0, 1].map(|half| {
+                    let sum = b.reg(Class::Acc2048);
+                    match least {
+                        None => b.mul_f(sum, factors[0], scale[half], lanes),
+                        Some(least) => {
+                            // Half of them count.
+                            let wide = first[half];
+                            [wide.lo(), wide.hi()].into_iter().for_each(|part| b.to_fp32(part, least[half]));
+                            b.mac_f(sum, wide, factors[0], scale[half], lanes);
+                        }
+                    }
+                    sum
+                })
+            });
             for step in 0..STEPS {
                 let bytes = match weights {
                     Weights::Q8_0 => {
@@ -332,12 +340,6 @@ fn part(b: &mut CoreBuilder) -> Reg {
     let vector = b.reg(Class::X);
     b.undefined(vector);
     vector
-}
-
-fn product(b: &mut CoreBuilder, left: Reg, right: Reg, lanes: Reg) -> Reg {
-    let sum = b.reg(Class::Acc2048);
-    b.mul_f(sum, left, right, lanes);
-    sum
 }
 
 fn quarters(sum: Reg) -> [Reg; 4] {

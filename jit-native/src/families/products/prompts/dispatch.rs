@@ -10,6 +10,7 @@ use super::matrix::Matrix;
 use super::multiply::STEPS;
 use super::plan::{HALF, Phase, Tiling, UNIT};
 use crate::array::{ArrayError, BroadcastColumn, Dispatch, OWN_MEMORY, Part, ProductCore, Region, Ring};
+use aie_isa::BANK_BYTES;
 use std::ops::Range;
 
 /// Positions of the arguments.
@@ -52,6 +53,8 @@ struct CoreMemory {
     columns: u32,
     /// As the core sees it; 0 if there are none.
     decoded: u32,
+    /// The same of columns and of decoded weights.
+    exponents: [u32; 2],
 }
 
 impl Work<'_> {
@@ -167,27 +170,9 @@ impl Work<'_> {
     /// A core's channels and parameters.
     fn core(&self, dispatch: &mut Dispatch<'_>, core: &ProductCore) -> Result<(), ArrayError> {
         let Self { problem, tiling, .. } = self;
-        // A core finds the end of a unit of converted columns by its address.
-        let mut arena = Arena(ARENA.next_multiple_of(STEP_BYTES as u32));
-        let memory = CoreMemory {
-            // In front, since what is behind them is loaded for nothing.
-            sums: arena.ring(core.result.0, tiling.group_bytes(), tiling.groups()),
-            columns: arena.take(2 * tiling.converted_bytes()),
-            decoded: 0,
-            weights: core.weights.0,
-            arriving: core.operand.0,
-        };
-        // In a bank of their own, if there is room: a core loads weights and columns in the same cycle.
-        let rest = tiling.core_rest(problem);
-        if arena.0 <= LAST_BANK && rest as u32 <= MEMORY - LAST_BANK {
-            arena.0 = LAST_BANK;
-        }
-        let decoded = tiling.decoded_bytes(problem);
-        let memory = CoreMemory {
-            decoded: if decoded > 0 { OWN_MEMORY + arena.take(decoded) } else { 0 },
-            weights: arena.ring(core.weights.0, tiling.weight_bytes(problem), 2),
-            arriving: arena.ring(core.operand.0, tiling.arriving_bytes(problem), 2),
-            ..memory
+        let memory = match tiling.matrix {
+            Matrix::Floats => self.memory(core),
+            Matrix::Blocks => self.memory_of_blocks(core),
         };
         let chunks = self.passes() * tiling.chunks;
         let (words, together) = (tiling.row_words(problem.weights), problem.weights.words_together());
@@ -216,6 +201,54 @@ impl Work<'_> {
         Ok(())
     }
 
+    fn memory(&self, core: &ProductCore) -> CoreMemory {
+        let Self { problem, tiling, .. } = self;
+        // A core finds the end of a unit of converted columns by its address.
+        let mut arena = Arena(ARENA.next_multiple_of(STEP_BYTES as u32));
+        // In front, since what is behind them is loaded for nothing.
+        let sums = arena.ring(core.result.0, tiling.group_bytes(), tiling.groups());
+        let columns = arena.take(2 * tiling.converted_bytes()[0]);
+        // In a bank of their own, if there is room: a core loads weights and columns in the same cycle.
+        let rest = tiling.core_rest(problem);
+        if arena.0 <= LAST_BANK && rest as u32 <= MEMORY - LAST_BANK {
+            arena.0 = LAST_BANK;
+        }
+        let [decoded, _] = tiling.decoded_bytes(problem);
+        CoreMemory {
+            sums,
+            columns,
+            decoded: if decoded > 0 { OWN_MEMORY + arena.take(decoded) } else { 0 },
+            weights: arena.ring(core.weights.0, tiling.weight_bytes(problem), 2),
+            arriving: arena.ring(core.operand.0, tiling.arriving_bytes(problem), 2),
+            exponents: [0; 2],
+        }
+    }
+
+    /// Mantissas at the end, exponents in another bank, and in none of the sums' if there is room: in a cycle a core loads one of each, or stores
+    /// sums.
+    fn memory_of_blocks(&self, core: &ProductCore) -> CoreMemory {
+        let Self { problem, tiling, .. } = self;
+        let [[columns, of_columns], [decoded, of_decoded]] =
+            [tiling.converted_bytes().map(|bytes| 2 * bytes), tiling.decoded_bytes(problem)];
+        let columns_at = MEMORY - (columns + decoded) as u32;
+        let mut arena = Arena(ARENA.next_multiple_of(STEP_BYTES as u32));
+        let sums = arena.ring(core.result.0, tiling.group_bytes(), tiling.groups());
+        let exponents = |arena: &mut Arena| [of_columns, of_decoded].map(|bytes| OWN_MEMORY + arena.take(bytes));
+        let last = arena.0 as usize + tiling.core_rest(problem) - decoded + of_columns;
+        let is_last = last as u32 / BANK_BYTES < columns_at / BANK_BYTES;
+        let first = if is_last { [0; 2] } else { exponents(&mut arena) };
+        let weights = arena.ring(core.weights.0, tiling.weight_bytes(problem), 2);
+        let arriving = arena.ring(core.operand.0, tiling.arriving_bytes(problem), 2);
+        CoreMemory {
+            sums,
+            columns: columns_at,
+            decoded: OWN_MEMORY + MEMORY - decoded as u32,
+            weights,
+            arriving,
+            exponents: if is_last { exponents(&mut arena) } else { first },
+        }
+    }
+
     fn parameters(&self, memory: &CoreMemory) -> Parameters {
         let Self { problem, tiling, .. } = self;
         let weights = problem.weights;
@@ -237,7 +270,7 @@ impl Work<'_> {
             blocks_per_unit: (tiling.piece / tiling.matrix.block()) as u32,
             unit_bytes: (STEPS * STEP_BYTES) as u32,
             columns: OWN_MEMORY + memory.columns,
-            chunk_bytes: tiling.converted_bytes() as u32,
+            chunk_bytes: tiling.converted_bytes()[0] as u32,
             decoded: memory.decoded,
             chunk_halves: (tiling.chunk / HALF) as u32,
             half_bytes: (tiling.columns * HALF * 2) as u32,
@@ -252,6 +285,8 @@ impl Work<'_> {
             pieces: pieces as u32,
             share: pieces.div_ceil(tiling.groups()) as u32,
             group_bytes: tiling.group_bytes() as u32,
+            exponents: memory.exponents[0],
+            decoded_exponents: memory.exponents[1],
             ..Parameters::default()
         }
     }

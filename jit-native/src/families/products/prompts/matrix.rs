@@ -42,11 +42,11 @@ impl Matrix {
         }
     }
 
-    /// Bytes of so many numbers as they are multiplied.
-    pub fn bytes(self, numbers: usize) -> usize {
+    /// Bytes of so many numbers as they are multiplied, without exponents, and of these.
+    pub fn bytes(self, numbers: usize) -> [usize; 2] {
         match self {
-            Self::Floats => 2 * numbers,
-            Self::Blocks => numbers + numbers * EXPONENT_BYTES / MANTISSA_BYTES,
+            Self::Floats => [2 * numbers, 0],
+            Self::Blocks => [numbers, numbers * EXPONENT_BYTES / MANTISSA_BYTES],
         }
     }
 

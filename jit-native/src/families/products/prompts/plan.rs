@@ -147,9 +147,9 @@ impl Tiling {
         GROUP_ROWS * 4 * self.row_words(problem.weights)
     }
 
-    /// Bytes of a decoded group.
-    pub fn decoded_bytes(&self, problem: &Problem) -> usize {
-        if self.matrix.is_direct(problem.weights) { 0 } else { self.matrix.bytes(GROUP_ROWS * self.chunk) }
+    /// Bytes of a decoded group, and of its exponents.
+    pub fn decoded_bytes(&self, problem: &Problem) -> [usize; 2] {
+        self.matrix.bytes(if self.matrix.is_direct(problem.weights) { 0 } else { GROUP_ROWS * self.chunk })
     }
 
     /// Bytes of a piece of columns as they arrive in a core.
@@ -157,8 +157,8 @@ impl Tiling {
         self.piece * self.matrix.piece_elements() * problem.right.bytes()
     }
 
-    /// Bytes of the converted columns of a chunk.
-    pub fn converted_bytes(&self) -> usize {
+    /// Bytes of the converted columns of a chunk, and of their exponents.
+    pub fn converted_bytes(&self) -> [usize; 2] {
         self.matrix.bytes(self.columns * self.chunk)
     }
 
@@ -182,11 +182,13 @@ impl Tiling {
 
     /// Bytes of a core's memory behind sums and converted columns.
     pub fn core_rest(&self, problem: &Problem) -> usize {
-        self.decoded_bytes(problem) + 2 * (self.weight_bytes(problem) + self.arriving_bytes(problem))
+        let decoded: usize = self.decoded_bytes(problem).into_iter().sum();
+        decoded + 2 * (self.weight_bytes(problem) + self.arriving_bytes(problem))
     }
 
     fn fits(&self, problem: &Problem) -> bool {
-        let core = self.sums_bytes() + ALIGNED + 2 * self.converted_bytes() + self.core_rest(problem);
+        let converted: usize = self.converted_bytes().into_iter().sum();
+        let core = self.sums_bytes() + ALIGNED + 2 * converted + self.core_rest(problem);
         let mem = 2 * (self.mem_weights(problem) + self.mem_columns(problem)) + self.results * 4 * self.sums_bytes();
         core <= ARENA_BYTES
             && mem <= MEM_TILE_BYTES

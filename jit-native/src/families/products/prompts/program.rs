@@ -55,10 +55,9 @@ enum State {
     Columns,
     /// Sums of the group at hand.
     Sums,
-    /// The buffer of arriving columns, where they and their exponents go to, and pieces of the chunk that are left.
+    /// The buffer of arriving columns, where they go to, and pieces of the chunk that are left.
     Arriving,
     Target,
-    Exponents,
     PiecesLeft,
 }
 
@@ -113,12 +112,6 @@ impl Core {
         let k = self.kernel;
         let target = self.other_columns(b);
         self.set(b, State::Target, target);
-        if let Unit::Blocks(_) = self.unit {
-            let steps = k.parameter(b, Parameter::Steps);
-            let bytes = self.mantissas(b, steps);
-            let exponents = b.add(target, bytes);
-            self.set(b, State::Exponents, exponents);
-        }
         let (left, pieces, none) = (self.get(b, State::ChunksLeft), k.parameter(b, Parameter::Pieces), b.scalar(0));
         let pieces = b.select(left, pieces, none);
         self.set(b, State::PiecesLeft, pieces);
@@ -186,13 +179,6 @@ impl Core {
         b.when(is_last, |b| b.release(Locks::of(SUMS).full, 1));
     }
 
-    /// Bytes of the mantissas of so many steps of 8 `k` of all columns.
-    fn mantissas(self, b: &mut CoreBuilder, steps: Reg) -> Reg {
-        let units = self.kernel.parameter(b, Parameter::Units);
-        let of_step = b.binary("mul", units, blocks::STEP_BYTES);
-        b.binary("mul", of_step, steps)
-    }
-
     /// The buffer of converted columns that is not at hand.
     fn other_columns(self, b: &mut CoreBuilder) -> Reg {
         let k = self.kernel;
@@ -210,10 +196,7 @@ impl Core {
         let (source, target) = (self.get(b, State::Arriving), self.get(b, State::Target));
         match self.unit {
             Unit::Floats => columns::convert_piece(b, k, source, target),
-            Unit::Blocks(blocks) => {
-                let exponents = self.get(b, State::Exponents);
-                blocks.convert(b, k, source, [target, exponents]);
-            }
+            Unit::Blocks(blocks) => blocks.convert(b, k, source, target),
         }
         b.release(Locks::of(ARRIVING).empty, 1);
         let arriving = self.get(b, State::Arriving);
@@ -229,14 +212,10 @@ impl Core {
     fn next_target(self, b: &mut CoreBuilder, target: Reg) {
         let k = self.kernel;
         if let Unit::Blocks(_) = self.unit {
-            let steps = b.scalar(blocks::STEPS);
-            let bytes = self.mantissas(b, steps);
-            let of_exponents = b.binary("lshl", bytes, -3);
-            let exponents = self.get(b, State::Exponents);
-            for (state, at, by) in [(State::Target, target, bytes), (State::Exponents, exponents, of_exponents)] {
-                let next = b.add(at, by);
-                self.set(b, state, next);
-            }
+            let units = k.parameter(b, Parameter::Units);
+            let bytes = b.binary("mul", units, blocks::STEPS * blocks::STEP_BYTES);
+            let next = b.add(target, bytes);
+            self.set(b, State::Target, next);
             return;
         }
         let blocks = k.parameter(b, Parameter::BlocksPerUnit);
