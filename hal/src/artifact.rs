@@ -419,8 +419,8 @@ impl KernelArtifact {
 fn identity_of(artifact: &KernelArtifact) -> Digest {
     let mut identity = Sha256::new_with_prefix(artifact.digest.as_bytes());
     identity.update(&artifact.instructions);
-    for AheadChannel { column, channel, packet, first_descriptor, descriptors } in &*artifact.ahead {
-        identity.update([*column, *channel, packet.unwrap_or(u8::MAX), *first_descriptor, *descriptors]);
+    for AheadChannel { column, channel, packet, first_descriptor, descriptors, results } in &*artifact.ahead {
+        identity.update([*column, *channel, packet.unwrap_or(u8::MAX), *first_descriptor, *descriptors, *results]);
     }
     if !artifact.kept.is_empty() {
         // Otherwise one could be two channels.

@@ -205,7 +205,8 @@ pub(crate) mod tests {
         let (artifact, manifest) = described(64);
         let text = String::from_utf8(manifest.to_json().unwrap()).unwrap();
         assert!(!text.contains("ahead") && !text.contains("configuration"), "{text}");
-        let channel = AheadChannel { column: 1, channel: 0, packet: None, first_descriptor: 8, descriptors: 4 };
+        let channel =
+            AheadChannel { column: 1, channel: 0, packet: None, first_descriptor: 8, descriptors: 4, results: 0 };
         let has = ["q4_0".to_owned()].into();
         let configuration = Configuration { name: "design".into(), needs: [].into(), has };
         let (node, origin) = (manifest.node, manifest.origin);

@@ -66,8 +66,8 @@ impl Configured {
         &self.kept
     }
 
-    /// What joined streams have to know of a source that runs ahead.
-    pub(super) fn ahead_channel(&self, source: Source) -> Result<AheadChannel, ArrayError> {
+    /// What joined streams have to know of a source that runs ahead, whose results arrive in a column.
+    pub(super) fn ahead_channel(&self, source: Source, results: u8) -> Result<AheadChannel, ArrayError> {
         if !self.leads_to_chains(source) {
             return Err(ArrayError::Ahead(source));
         }
@@ -79,6 +79,7 @@ impl Configured {
             packet,
             first_descriptor: descriptors.start,
             descriptors: descriptors.len() as u8,
+            results,
         })
     }
 

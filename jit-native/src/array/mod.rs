@@ -70,8 +70,8 @@ pub use passes::{Pass, Passes};
 pub use product::{CoreMemory, Cut, MemMemory, MemPart, Product, ProductColumn, ProductCore};
 pub use program::ArrayProgram;
 pub use region::{Dimension, Region};
-pub use ring::{OWN_LOCKS, OWN_MEMORY, Ring};
-pub use rings::{CoreCode, Rings, RingsColumn};
+pub use ring::{OWN_LOCKS, OWN_MEMORY, Ring, SOUTH_MEMORY};
+pub use rings::{CoreCode, Rings, RingsColumn, RingsWork};
 pub use route::{Circuit, Stream};
 pub use tile::{Channel, End, Source, Tile};
 

@@ -55,8 +55,8 @@ pub struct ArrayProgram {
     grid: Grid,
     tiles: BTreeMap<Tile, TileContents>,
     streams: Vec<Stream>,
-    /// Sources whose tasks may run ahead.
-    ahead: Vec<Source>,
+    /// Sources whose tasks may run ahead, each with the column whose results tell that they have ended.
+    ahead: Vec<(Source, u8)>,
     /// Memory that nothing but streams writes.
     kept: Vec<KeptMemory>,
 }
@@ -345,19 +345,20 @@ impl ArrayProgram {
     }
 
     /// Lets the tasks of a source be started before the dispatches in front of theirs have ended ([`AheadChannel`] says what the
-    /// program promises by that). What it sends goes through chains only, which [`ArrayProgram::finish`] checks; that no core takes any of
-    /// it before its own dispatch has begun is for the program to see to.
+    /// program promises by that), which the token of `result` tells. What it sends goes through chains only, which
+    /// [`ArrayProgram::finish`] checks; that no core takes any of it before its own dispatch has begun is for the program to see to.
     ///
     /// # Errors
     /// When there is no such channel, or it is no shim's that sends.
-    pub fn run_ahead(&mut self, source: impl Into<Source>) -> Result<(), ArrayError> {
+    pub fn run_ahead(&mut self, source: impl Into<Source>, result: Channel) -> Result<(), ArrayError> {
         let source @ Source { channel, .. } = source.into();
         self.grid.channel(channel)?;
+        self.grid.channel(result)?;
         self.grid.expect(channel.tile, TileKind::Shim, "shim")?;
         if channel.direction != Direction::MemoryToStream {
             return Err(ArrayError::Ahead(source));
         }
-        self.ahead.push(source);
+        self.ahead.push((source, result.tile.column));
         Ok(())
     }
 
@@ -394,7 +395,7 @@ impl ArrayProgram {
         for KeptMemory { column, row, offset, bytes } in &configured.kept {
             configured.check_no_chain(Tile::new(*column, *row), (*offset, offset + bytes))?;
         }
-        let ahead = self.ahead.into_iter().map(|source| configured.ahead_channel(source));
+        let ahead = self.ahead.into_iter().map(|(source, results)| configured.ahead_channel(source, results));
         configured.ahead = ahead.collect::<Result<_, _>>()?;
         Ok(configured)
     }

@@ -9,6 +9,8 @@ use super::tile::Tile;
 
 /// Where a core sees its own memory; the offset in the tile's memory is added.
 pub const OWN_MEMORY: u32 = 0x7_0000;
+/// Where a core sees the memory of the tile below its own.
+pub const SOUTH_MEMORY: u32 = 0x4_0000;
 /// The number by which a core acquires and releases lock 0 of its own tile; others follow.
 pub const OWN_LOCKS: u8 = 48;
 

@@ -4,21 +4,24 @@
 //!   row 3   core 1   <- S2MM 0: weights, S2MM 1: operand      -> MM2S 0: result
 //!   row 2   core 0   the same
 //!
-//!              MM2S 0 1                         S2MM 2 3
-//!                   | |                              | |
-//!             weights rings 0, 1                result rings 0, 1
+//!              MM2S 0 1                         S2MM 2 3    S2MM 1 <- MM2S 4 of the next column
+//!                   | |                              | |       |
+//!             weights rings 0, 1                result rings 0, 1, of the next columns
 //!   row 1           ^                                | (in turn)
-//!                 S2MM 0 (fills them in turn)      MM2S 4
-//!                   |                                |
-//!   row 0         MM2S 0    MM2S 1 (to both cores)   S2MM 0
+//!                 S2MM 0 (fills them in turn)      MM2S 4 -> S2MM 1 of the column before
+//!                   |                                | in the first column
+//!   row 0         MM2S 0                           S2MM 0    MM2S 1 (to the cores of all columns)
 //! ```
 //!
-//! The configuration starts all channels of cores and mem tiles ([`ArrayProgram::chain`]), so that a dispatch consists of parameters and three
-//! tasks of the shim for each column. The words of these have to be whole turns of the chains; [`Configured::dispatch`] rejects others. The
-//! columns do not know of each other.
+//! The configuration starts all channels of cores and mem tiles ([`ArrayProgram::chain`]), so that a dispatch consists of parameters and weights
+//! for each column, and of one operand and one result for all. The words of these have to be whole turns of the chains;
+//! [`Configured::dispatch`] rejects others. So each core has as many blocks of results as the others.
+//!
+//! An operand goes to all cores at once, each of which takes all of it before it waits for anything else. A block of results waits for those
+//! that come before it in the turn, while its core waits for nothing of other cores: so columns do not wait for each other in a circle.
 //!
 //! A core has no go lock: it waits for the first block of its operand, and then reads its parameters, which were written before
-//! the operand was started. It has to have taken all its weights before it hands over its last result: the token of the result is what tells
+//! the operand was started. Both cores of a column read those in the memory of core 0, which core 1 sees as that of the tile below. It has to have taken all its weights before it hands over its last result: the token of the result is what tells
 //! the dispatch that its other tasks have ended. So weights may wait in their rings for a product that has not begun: in joined dispatches
 //! they [run ahead](ArrayProgram::run_ahead). The operand may not, as it is what a core takes its parameters by.
 //!
@@ -38,20 +41,20 @@
 //! |---|---|---|
 //! | MM2S 0 | 0 | weights |
 //! | MM2S 0 | 1 | keys of attention |
-//! | MM2S 1 | 2 | operand of products |
+//! | MM2S 1 | 2 | operand of products, in the first column |
 //! | MM2S 1 | 3 | operands of vectors |
 //! | MM2S 1 | 4 | queries, mask and values of attention |
-//! | S2MM 0 | none | results of products |
+//! | S2MM 0 | none | results of products, in the first column |
 //! | S2MM 1 | merged | results of vectors and of attention |
 //!
-//! A channel with one user has no packets. A mem tile passes six lines upwards and four downwards: two go up and three down for this. Weights
+//! A channel with one user has no packets. A mem tile passes six lines upwards and four downwards: at most three go up, the third with
+//! the operand of products or the results of other columns, and three down for this. Weights
 //! share their channel with keys alone, so that they can be sent before what is in front of their product has ended. What is sent
 //! waits for its taker, and all behind it on the same channel with it: a dispatch sends nothing that its cores do not take.
 
 use super::attention::{Attention, AttentionCore};
 use super::configured::Configured;
 use super::descriptor::Part;
-use super::dispatch::Dispatch;
 use super::elements::{Elements, ElementsCore};
 use super::error::ArrayError;
 use super::product::CoreMemory;
@@ -62,17 +65,24 @@ use super::tile::{Channel, Source, Tile};
 use aie_hal::Arch;
 use std::sync::Arc;
 
-/// What one column does in a dispatch.
+/// What the cores that multiply do in a dispatch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RingsWork {
+    /// What each column does.
+    pub columns: Vec<RingsColumn>,
+    /// What all cores get.
+    pub operand: Vec<Region>,
+    /// Blocks of results of all cores in turn: of a column core 0 and core 1, then of the next column.
+    pub result: Vec<Region>,
+}
+
+/// What is one column's of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingsColumn {
-    /// The first words of the parameters of both cores.
+    /// The first words of the parameters of both cores, in the memory of core 0.
     pub parameters: Vec<u32>,
     /// Blocks of weights for core 0 and core 1 in turn.
     pub weights: Vec<Region>,
-    /// What both cores get.
-    pub operand: Vec<Region>,
-    /// Blocks of results of core 0 and core 1 in turn.
-    pub result: Vec<Region>,
 }
 
 /// What a core executes.
@@ -94,12 +104,18 @@ pub struct Rings {
     attention: Option<Attention>,
 }
 
-/// Who shares a column's shim with the products.
-#[derive(Clone, Copy, Debug, Default)]
+/// How many columns there are, and who shares their shims with the products.
+#[derive(Clone, Copy, Debug)]
 struct Shared {
+    columns: u8,
     vectors: bool,
     attention: bool,
 }
+
+/// The column whose shim has the operand and the results of products.
+const HUB: u8 = 0;
+/// The channel of a mem tile by which results leave it.
+const RETURNS: u8 = 4;
 
 /// Where words of a column come from, by what they are.
 #[derive(Clone, Copy)]
@@ -120,13 +136,15 @@ impl Operand {
         (channel, self as u8)
     }
 
-    /// Where it goes to in a column; to none where its core is not there.
+    /// Where it goes to from the shim of a column; to none where its core is not there.
     fn ends(self, shared: Shared, column: u8) -> Vec<Channel> {
         let tile = |row| Tile::new(column, row);
         let [keys, queries] = AttentionCore::arrives(tile(Rings::ATTENTION_ROW));
         match self {
             Self::Weights => vec![Channel::receive(tile(1), 0)],
-            Self::Products => Rings::cores(column).map(|core| Channel::receive(core, 1)).to_vec(),
+            Self::Products if column == HUB => {
+                (0..shared.columns).flat_map(Rings::cores).map(|core| Channel::receive(core, 1)).collect()
+            }
             Self::Vectors if shared.vectors => vec![ElementsCore::arrives(tile(Rings::VECTORS_ROW))],
             Self::Keys if shared.attention => vec![keys],
             Self::Queries if shared.attention => vec![queries],
@@ -134,6 +152,7 @@ impl Operand {
         }
     }
 
+    /// What brings it to a column. Only the hub's shim has the operand of products.
     fn source(self, shared: Shared, column: u8) -> Source {
         let (channel, id) = self.place();
         let users =
@@ -151,23 +170,24 @@ impl Rings {
     const VECTORS_ROW: u8 = 4;
     const ATTENTION_ROW: u8 = 5;
 
-    /// The design in the first `columns` columns: the same program on all cores that multiply, whose memory is divided as `memory` says, one on
-    /// those of vectors and one, with its words of parameters, on those of attention, if there are any. The buffers of a mem tile are as large and as many for each core as the core's own.
+    /// The design in the first `columns` columns: a program for core 0 of each column and one for core 1, whose memory is divided as `memory`
+    /// says, one on those of vectors and one, with its words of parameters, on those of attention, if there are any. The buffers of a mem tile are as large and as many for each core as the core's own.
     ///
     /// # Errors
     /// [`ArrayError`]: there are not as many columns, or a program, its data or rings do not fit.
     pub fn new(
         arch: &Arch,
         columns: u8,
-        (products, memory): (CoreCode<'_>, &CoreMemory),
+        (products, memory): ([CoreCode<'_>; Self::CORES], &CoreMemory),
         vectors: Option<CoreCode<'_>>,
         attention: Option<(&[u8], u32)>,
     ) -> Result<Self, ArrayError> {
         let mut array = ArrayProgram::new(arch, columns)?;
-        let shared = Shared { vectors: vectors.is_some(), attention: attention.is_some() };
+        let shared = Shared { columns, vectors: vectors.is_some(), attention: attention.is_some() };
         let (mut elements, mut attending) = (Vec::new(), Vec::new());
         for column in 0..columns {
             add_products(&mut array, column, products, memory)?;
+            add_results(&mut array, column, columns, memory)?;
             connect(&mut array, column, shared)?;
             if let Some(CoreCode { program, data }) = vectors {
                 let tile = Tile::new(column, Self::VECTORS_ROW);
@@ -223,40 +243,41 @@ impl Rings {
         self.configured.grid().columns()
     }
 
-    /// The instruction stream of a dispatch in which the first columns do what `columns` says, the others nothing.
+    /// The instruction stream of a dispatch.
     ///
     /// # Errors
-    /// [`ArrayError`]: there are not as many columns, the parameters do not fit, a region cannot be covered, or words are no whole turns
+    /// [`ArrayError`]: there are more or fewer columns, the parameters do not fit, a region cannot be covered, or words are no whole turns
     /// of the chains ([`ArrayError::Turn`]).
-    pub fn dispatch(&self, columns: &[RingsColumn]) -> Result<Vec<u8>, ArrayError> {
+    pub fn dispatch(&self, work: &RingsWork) -> Result<Vec<u8>, ArrayError> {
+        let (value, columns) = (work.columns.len() as u64, u64::from(self.columns()));
+        if value != columns {
+            let what = "the number of columns with products";
+            return Err(ArrayError::Range { what, value, min: columns, max: columns });
+        }
         let mut dispatch = self.configured.dispatch();
-        for (column, work) in (0..=u8::MAX).zip(columns) {
-            self.add(&mut dispatch, column, work)?;
+        let mut transfer = |source, regions: &[Region]| -> Result<(), ArrayError> {
+            regions.iter().try_for_each(|region| dispatch.transfer(source, region).map(drop))
+        };
+        transfer(Operand::Products.source(self.shared, HUB), &work.operand)?;
+        for (column, of_column) in (0..).zip(&work.columns) {
+            transfer(Operand::Weights.source(self.shared, column), &of_column.weights)?;
+        }
+        transfer(products_result().into(), &work.result)?;
+        let (offset, words) = self.parameters;
+        for (column, RingsColumn { parameters, .. }) in (0..).zip(&work.columns) {
+            let (value, max) = (parameters.len() as u64, words.into());
+            if value > max {
+                return Err(ArrayError::Range { what: "the number of parameters", value, min: 0, max });
+            }
+            dispatch.write(Self::cores(column)[0], offset, parameters)?;
         }
         dispatch.finish()
     }
+}
 
-    fn add(&self, dispatch: &mut Dispatch<'_>, column: u8, work: &RingsColumn) -> Result<(), ArrayError> {
-        let (offset, words) = self.parameters;
-        let (value, max) = (work.parameters.len() as u64, words.into());
-        if value > max {
-            return Err(ArrayError::Range { what: "the number of parameters", value, min: 0, max });
-        }
-        for core in Self::cores(column) {
-            dispatch.write(core, offset, &work.parameters)?;
-        }
-        let flows = [
-            (Operand::Products.source(self.shared, column), &work.operand),
-            (Operand::Weights.source(self.shared, column), &work.weights),
-            (Channel::receive(Tile::new(column, 0), 0).into(), &work.result),
-        ];
-        for (source, regions) in flows {
-            for region in regions {
-                dispatch.transfer(source, region)?;
-            }
-        }
-        Ok(())
-    }
+/// Where results of products go to.
+fn products_result() -> Channel {
+    Channel::receive(Tile::new(HUB, 0), 0)
 }
 
 /// Where results of vectors and of attention go to.
@@ -268,41 +289,59 @@ fn guests_result(column: u8) -> Channel {
 fn add_products(
     array: &mut ArrayProgram,
     column: u8,
-    code: CoreCode<'_>,
+    code: [CoreCode<'_>; Rings::CORES],
     memory: &CoreMemory,
 ) -> Result<(), ArrayError> {
     let mem = Tile::new(column, 1);
     let cores = Rings::cores(column);
+    array.keep(cores[0], memory.parameters.0, 4 * memory.parameters.1)?;
     let whole = |ring: &Ring| Part::linear(*ring, u64::from(ring.stride) / 4);
-    let (mut weights, mut results) = (Vec::new(), Vec::new());
-    for (tile, number) in cores.into_iter().zip(0..) {
+    let mut weights = Vec::new();
+    for ((tile, code), number) in cores.into_iter().zip(code).zip(0..) {
         array.core(tile, code.program)?;
         array.reserve(tile, memory.parameters.0, 4 * memory.parameters.1)?;
-        array.keep(tile, memory.parameters.0, 4 * memory.parameters.1)?;
         for (offset, bytes) in code.data {
             array.data(tile, *offset, bytes)?;
         }
         let mut ring = |tile, address, (_, stride, depth)| array.ring(tile, address, stride, depth);
         let mut of_core = |cut: super::Cut| ring(tile, Some(cut.0), cut);
         let (arriving, operand, sums) = (of_core(memory.weights)?, of_core(memory.operand)?, of_core(memory.result)?);
-        let (leaving, returning) = (ring(mem, None, memory.weights)?, ring(mem, None, memory.result)?);
-        // Weights to the core, and its results back.
+        let leaving = ring(mem, None, memory.weights)?;
         array.stream(Channel::send(mem, number), [Channel::receive(tile, 0)])?;
-        array.stream(Channel::send(tile, 0), [Channel::receive(mem, 2 + number)])?;
         for (channel, ring) in [
             (Channel::receive(tile, 0), arriving),
             (Channel::receive(tile, 1), operand),
             (Channel::send(tile, 0), sums),
             (Channel::send(mem, number), leaving),
-            (Channel::receive(mem, 2 + number), returning),
         ] {
             array.chain(channel, &[whole(&ring)])?;
         }
         weights.push(whole(&leaving));
-        results.push(whole(&returning));
     }
-    array.chain(Channel::receive(mem, 0), &weights)?;
-    array.chain(Channel::send(mem, 4), &results)
+    array.chain(Channel::receive(mem, 0), &weights)
+}
+
+/// What a mem tile does with results: those of its cores in turn, then those of the columns behind it, go to the column before it, and from
+/// the first one to the shim.
+fn add_results(array: &mut ArrayProgram, column: u8, columns: u8, memory: &CoreMemory) -> Result<(), ArrayError> {
+    let mem = Tile::new(column, 1);
+    let (_, stride, depth) = memory.result;
+    let behind = u32::from(columns - column - 1) * Rings::CORES as u32;
+    let own = (2..).zip(Rings::cores(column)).map(|(number, core)| (number, Channel::send(core, 0), stride));
+    let others = (1, Channel::send(Tile::new(column + 1, 1), RETURNS), stride * behind);
+    let mut parts = Vec::new();
+    for (number, from, bytes) in own.chain((behind > 0).then_some(others)) {
+        let (arrives, ring) = (Channel::receive(mem, number), array.ring(mem, None, bytes, depth)?);
+        let part = Part::linear(ring, u64::from(bytes) / 4);
+        array.stream(from, [arrives])?;
+        array.chain(arrives, std::slice::from_ref(&part))?;
+        parts.push(part);
+    }
+    if column == HUB {
+        array.stream(Channel::send(mem, RETURNS), [products_result()])?;
+        array.tokens(products_result())?;
+    }
+    array.chain(Channel::send(mem, RETURNS), &parts)
 }
 
 /// What leads from the shim of a column to its tiles, and back to it.
@@ -315,6 +354,7 @@ fn connect(array: &mut ArrayProgram, column: u8, shared: Shared) -> Result<(), A
             .map(|((_, id), ends)| (id, ends))
             .collect();
         match &users[..] {
+            [] => {}
             [(_, ends)] => array.stream(Channel::send(shim, number), ends.iter().copied())?,
             users => {
                 let users: Vec<(u8, &[Channel])> = users.iter().map(|(id, ends)| (*id, &ends[..])).collect();
@@ -322,9 +362,7 @@ fn connect(array: &mut ArrayProgram, column: u8, shared: Shared) -> Result<(), A
             }
         }
     }
-    array.run_ahead(Operand::Weights.source(shared, column))?;
-    array.stream(Channel::send(tile(1), 4), [Channel::receive(shim, 0)])?;
-    array.tokens(Channel::receive(shim, 0))?;
+    array.run_ahead(Operand::Weights.source(shared, column), products_result())?;
     let vectors = shared.vectors.then(|| ElementsCore::leaves(tile(Rings::VECTORS_ROW)));
     let attention = shared.attention.then(|| AttentionCore::leaves(tile(Rings::ATTENTION_ROW)));
     let guests: Vec<Channel> = vectors.into_iter().chain(attention).collect();

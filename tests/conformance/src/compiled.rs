@@ -170,7 +170,7 @@ pub fn add(arch: &Arch, addend: u8, blocks: usize) -> KernelArtifact {
 
 /// The channel that brings its source, whose tasks may run ahead: the core works on blocks as they come, and results wait for their task.
 pub const AHEAD: AheadChannel =
-    AheadChannel { column: 0, channel: 0, packet: None, first_descriptor: 0, descriptors: 4 };
+    AheadChannel { column: 0, channel: 0, packet: None, first_descriptor: 0, descriptors: 4, results: 0 };
 
 /// Gives the instruction stream that the first byte of argument 0 says, counted from 1.
 #[derive(Debug)]

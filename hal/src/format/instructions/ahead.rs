@@ -32,6 +32,8 @@ pub struct AheadChannel {
     pub first_descriptor: u8,
     /// How many it has.
     pub descriptors: u8,
+    /// Column of the shim that gets the results of what the channel sends: their token tells that a dispatch has ended.
+    pub results: u8,
 }
 
 /// Tasks that a channel holds, the one that it runs included.

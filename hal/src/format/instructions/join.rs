@@ -202,7 +202,7 @@ impl<'a> Planned<'a> {
         }
         let ends = |operation: &Instruction<'_>| match *operation {
             Instruction::Sync { direction: Direction::StreamToMemory, column, columns, row: 0, .. } => {
-                (column..column.saturating_add(columns)).contains(&channel.column)
+                (column..column.saturating_add(columns)).contains(&channel.results)
             }
             _ => false,
         };

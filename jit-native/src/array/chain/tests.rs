@@ -88,11 +88,12 @@ fn only_what_goes_through_chains_runs_ahead() {
         }
         array.stream(SOURCE, [ARRIVES])?;
         array.stream(LEAVES[0], [Channel::receive(core, 0)])?;
-        array.run_ahead(channel)?;
+        array.run_ahead(channel, RESULTS[0])?;
         array.finish().map(|configured| configured.ahead().to_vec())
     };
     let all = [ARRIVES, LEAVES[0], Channel::receive(Tile::new(0, 2), 0)];
-    let expected = AheadChannel { column: 0, channel: 0, packet: None, first_descriptor: 8, descriptors: 4 };
+    let expected =
+        AheadChannel { column: 0, channel: 0, packet: None, first_descriptor: 8, descriptors: 4, results: 0 };
     assert_eq!(finished(SOURCE, &all), Ok(vec![expected]));
     for missing in 0..3 {
         let others: Vec<Channel> = all.iter().enumerate().filter(|(at, _)| *at != missing).map(|(_, c)| *c).collect();

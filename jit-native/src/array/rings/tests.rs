@@ -2,7 +2,7 @@
 //! their programs are tested with their family.
 
 use super::super::testing::{ADDER_MEMORY, Device, aie2, assemble, passer};
-use super::super::{Configured, ElementsColumn, Flow, TileOrder};
+use super::super::{Configured, Dispatch, ElementsColumn, Flow, TileOrder};
 use super::*;
 use aie_emulator::Rules;
 use aie_emulator::design::{Design, Source as Files};
@@ -19,7 +19,7 @@ struct Whole {
 }
 
 const COLUMNS: u8 = 4;
-const BOTH: Shared = Shared { vectors: true, attention: true };
+const BOTH: Shared = Shared { columns: COLUMNS, vectors: true, attention: true };
 
 fn memory() -> CoreMemory {
     CoreMemory {
@@ -36,7 +36,8 @@ fn whole() -> Whole {
     let waits = assemble("movx r0, #-1\nnop\nacq #51, r0\ndone");
     let (passes, mut cores, mut attention) = (passer(), Vec::new(), Vec::new());
     for column in 0..COLUMNS {
-        add_products(&mut array, column, CoreCode { program: &waits, data: &[] }, &memory()).unwrap();
+        add_products(&mut array, column, [CoreCode { program: &waits, data: &[] }; 2], &memory()).unwrap();
+        add_results(&mut array, column, COLUMNS, &memory()).unwrap();
         connect(&mut array, column, BOTH).unwrap();
         let (tile, operands) = (Tile::new(column, Rings::VECTORS_ROW), Operand::Vectors.source(BOTH, column));
         cores.push(ElementsCore::chained(&mut array, tile, &passes, &[], operands, guests_result(column)).unwrap());
@@ -63,27 +64,32 @@ impl Whole {
 /// Ids where a channel is shared, and none where it is not.
 #[test]
 fn channels_have_ids_where_they_are_shared() {
-    let of = |shared| {
-        Operand::ALL.map(|operand| operand.source(shared, 1)).map(|source| (source.channel.number, source.packet))
+    let of = |column| {
+        move |shared| {
+            Operand::ALL
+                .map(|operand| operand.source(shared, column))
+                .map(|source| (source.channel.number, source.packet))
+        }
     };
-    let only = Shared::default();
-    assert_eq!((of(only)[0], of(only)[2]), ((0, None), (1, None)));
+    let (first, others) = (of(HUB), of(HUB + 1));
+    let only = Shared { vectors: false, attention: false, ..BOTH };
+    assert_eq!((first(only)[0], first(only)[2]), ((0, None), (1, None)));
     let vectors = Shared { vectors: true, ..only };
-    assert_eq!(of(vectors)[2..4], [(1, Some(2)), (1, Some(3))]);
-    assert_eq!(of(vectors)[0], (0, None));
-    assert_eq!(of(BOTH), [(0, Some(0)), (0, Some(1)), (1, Some(2)), (1, Some(3)), (1, Some(4))]);
+    assert_eq!(first(vectors)[2..4], [(1, Some(2)), (1, Some(3))]);
+    assert_eq!((first(vectors)[0], others(vectors)[3]), ((0, None), (1, None)));
+    let all = [(0, Some(0)), (0, Some(1)), (1, Some(2)), (1, Some(3)), (1, Some(4))];
+    assert_eq!(first(BOTH), all);
+    assert_eq!(([0, 1, 3, 4].map(|at| others(BOTH)[at])), [0, 1, 3, 4].map(|at: usize| all[at]));
 }
 
-/// All of the table finds its way, each column within itself, over as few lines as that takes: two for weights and one for each channel of
-/// the shim upwards, two of results of products and one of the other results downwards.
+/// All of the table finds its way, over as few lines as that takes: two for weights and one for each channel of the shim upwards, and the
+/// operand of products; two of results of products and one of the other results downwards. Results of products come back up from the shim.
 #[test]
 fn a_column_has_room_for_all() {
     let whole = whole();
     for column in 0..COLUMNS {
         let (mut up, mut down) = (BTreeSet::new(), BTreeSet::new());
-        for (stream, circuits) in whole.configured.routes() {
-            let of_column = |tile: Tile| tile.column == column;
-            assert_eq!(of_column(stream.from.tile()), circuits.iter().any(|circuit| of_column(circuit.tile)));
+        for (_, circuits) in whole.configured.routes() {
             let mem = Tile::new(column, 1);
             up.extend(circuits.iter().filter(|c| c.tile == mem).filter_map(|c| match c.master {
                 Port::North(number) => Some(number),
@@ -224,10 +230,10 @@ fn designs_are_read_without_problems() {
 #[test]
 fn products_alone_have_no_packets() {
     let code = [0; 16];
-    let products = CoreCode { program: &code, data: &[] };
+    let products = [CoreCode { program: &code, data: &[] }; 2];
     let alone = Rings::new(&aie2(), 1, (products, &ADDER_MEMORY), None, None).unwrap();
     assert!(alone.vectors().is_none() && alone.configured().routes().all(|(stream, _)| stream.packet.is_none()));
-    let with_vectors = Rings::new(&aie2(), 1, (products, &ADDER_MEMORY), Some(products), None).unwrap();
+    let with_vectors = Rings::new(&aie2(), 1, (products, &ADDER_MEMORY), Some(products[0]), None).unwrap();
     assert_eq!(with_vectors.vectors().unwrap().core(0).unwrap().tile, Tile::new(0, 4));
     assert!(with_vectors.vectors().unwrap().core(1).is_err());
 }

@@ -2,9 +2,9 @@
 
 use super::memory::{BLOCK, RESULT_BLOCK};
 use super::parameters::Parameters;
-use super::plan::Column;
+use super::plan::{Column, Plan};
 use super::problem::{BATCH_ROWS, Problem};
-use crate::array::{ArrayError, Dimension, Region, Rings, RingsColumn};
+use crate::array::{ArrayError, Dimension, Region, Rings, RingsColumn, RingsWork};
 
 /// Positions of the arguments.
 const WEIGHT_ARGUMENT: u16 = 0;
@@ -12,25 +12,26 @@ const COLUMN_ARGUMENT: u16 = 1;
 const RESULT_ARGUMENT: u16 = 2;
 
 /// The stream in which the columns of the array do what is planned for them.
-pub(super) fn stream(rings: &Rings, problem: &Problem, columns: &[Column]) -> Result<Vec<u8>, ArrayError> {
-    rings.dispatch(&columns.iter().map(|column| work(problem, column)).collect::<Result<Vec<_>, _>>()?)
-}
-
-fn work(problem: &Problem, column: &Column) -> Result<RingsColumn, ArrayError> {
+pub(super) fn stream(rings: &Rings, problem: &Problem, plan: &Plan) -> Result<Vec<u8>, ArrayError> {
     let bytes = (4 * problem.depth * problem.columns) as u64;
     let operand = |turn| Region::linear(COLUMN_ARGUMENT, bytes * turn as u64, bytes);
-    let jobs = || (0..problem.turns).flat_map(|turn| column.jobs.iter().map(move |job| (turn, *job)));
-    Ok(RingsColumn {
-        parameters: parameters(problem, column).words()?,
-        weights: jobs().map(|(_, job)| weights(problem, column, job)).collect(),
+    let jobs = || (0..problem.turns).flat_map(|turn| plan.jobs.iter().map(move |first| (turn, *first)));
+    let column = |(number, column): (usize, &Column)| {
+        Ok(RingsColumn {
+            parameters: parameters(problem, plan, column).words()?,
+            weights: jobs().map(|(_, first)| weights(problem, plan, column, first + number * plan.steps[1])).collect(),
+        })
+    };
+    rings.dispatch(&RingsWork {
+        columns: plan.columns.iter().enumerate().map(column).collect::<Result<_, ArrayError>>()?,
         operand: jobs().map(|(turn, _)| operand(turn)).collect(),
-        result: jobs().map(|(turn, job)| result(problem, column, turn, job)).collect(),
+        result: jobs().map(|(turn, first)| result(problem, plan, turn, first)).collect(),
     })
 }
 
-fn parameters(problem: &Problem, column: &Column) -> Parameters {
+fn parameters(problem: &Problem, plan: &Plan, column: &Column) -> Parameters {
     Parameters {
-        batches: column.batches as u32,
+        batches: plan.batches as u32,
         weights: problem.weights as u32,
         units: problem.units() as u32,
         groups: problem.groups() as u32,
@@ -47,26 +48,27 @@ fn parameters(problem: &Problem, column: &Column) -> Parameters {
     }
 }
 
-/// Blocks of both cores in turn.
-fn weights(problem: &Problem, column: &Column, [first, second]: [usize; 2]) -> Region {
+/// Blocks of both cores of a column in turn, of which the first one begins with row `first`.
+fn weights(problem: &Problem, plan: &Plan, column: &Column, first: usize) -> Region {
     let (row_bytes, block) = (problem.row_bytes(), BLOCK as usize / 4);
     Region {
         argument: WEIGHT_ARGUMENT,
         offset: (first * row_bytes - column.skip) as u64,
-        dimensions: dimensions([(block, 1), (2, (second - first) * row_bytes / 4), (column.blocks, block)]),
+        dimensions: dimensions([(block, 1), (2, plan.steps[0] * row_bytes / 4), (column.blocks, block)]),
     }
 }
 
-/// Results of both cores in turn: of a batch in all columns, then of the next.
-fn result(problem: &Problem, column: &Column, turn: usize, [first, second]: [usize; 2]) -> Region {
+/// Results of all cores in turn: of a batch times all columns of the operand, then of the next.
+fn result(problem: &Problem, plan: &Plan, turn: usize, first: usize) -> Region {
     Region {
         argument: RESULT_ARGUMENT,
         offset: 4 * (first + turn * problem.columns * problem.rows) as u64,
         dimensions: dimensions([
             (RESULT_BLOCK as usize / 4, 1),
-            (2, second - first),
+            (2, plan.steps[0]),
+            (plan.columns.len(), plan.steps[1]),
             (problem.columns, problem.rows),
-            (column.batches, BATCH_ROWS),
+            (plan.batches, BATCH_ROWS),
         ]),
     }
 }

@@ -1,10 +1,10 @@
-//! How long a product takes, about: what decides how many columns of the array it takes.
+//! How long a product takes, about: what decides in how many jobs it is cut.
 //!
 //! A core computes while weights arrive, two bytes a cycle for each of a column's two cores. So a column takes as long as its cores, or
 //! as its weights and what is left to do with the last ones. Beside the emulator it is within a tenth for the shapes of the tests.
 
 use super::memory::BLOCK;
-use super::plan::Column;
+use super::plan::{Column, Plan};
 use super::problem::Problem;
 use super::weights::Weights;
 use aie_isa::InstructionSet;
@@ -44,11 +44,11 @@ fn group(set: InstructionSet, weights: Weights) -> (usize, usize) {
 }
 
 /// Cycles of a dispatch whose columns do what is planned for them.
-pub(super) fn cycles(set: InstructionSet, problem: &Problem, columns: &[Column]) -> u64 {
-    columns.iter().map(|planned| column(set, problem, planned)).max().unwrap_or(0) as u64
+pub(super) fn cycles(set: InstructionSet, problem: &Problem, plan: &Plan) -> u64 {
+    plan.columns.iter().map(|of| column(set, problem, plan, of)).max().unwrap_or(0) as u64
 }
 
-fn column(set: InstructionSet, problem: &Problem, planned: &Column) -> usize {
+fn column(set: InstructionSet, problem: &Problem, planned: &Plan, of: &Column) -> usize {
     let Problem { weights, depth, columns, .. } = *problem;
     let (groups, units) = (problem.groups(), problem.units());
     let (decoded, multiplied) = group(set, weights);
@@ -61,10 +61,12 @@ fn column(set: InstructionSet, problem: &Problem, planned: &Column) -> usize {
     let after = |bytes: usize| ARRIVAL + bytes / BYTES_PER_CYCLE;
     let portion_bytes = groups * weights.group_bytes() as usize;
     let all_bytes = planned.batches * units / groups * portion_bytes;
-    let begun = (ARRIVAL + arranged).max(after(planned.skip + portion_bytes));
-    let needed = after(planned.skip + all_bytes) + portion + rows;
-    let read = after(planned.blocks * BLOCK as usize) + rows;
-    problem.turns * planned.jobs.len() * (begun + work).max(needed).max(read) + RETURN
+    let begun = (ARRIVAL + arranged).max(after(of.skip + portion_bytes));
+    let needed = after(of.skip + all_bytes) + portion + rows;
+    let read = after(of.blocks * BLOCK as usize) + rows;
+    // The weights of other jobs have arrived when the first one has ended.
+    let jobs = problem.turns * planned.jobs.len();
+    jobs * ((begun + work).max(needed).max(read) - ARRIVAL) + ARRIVAL + RETURN
 }
 
 #[cfg(test)]
@@ -91,7 +93,7 @@ mod tests {
     ) {
         let cycles = |width: usize, columns: usize| {
             let problem = Problem::sized(weights, 1024, 2048, columns).unwrap();
-            cycles(set, &problem, &plan(&problem, width).unwrap())
+            cycles(set, &problem, &plan(&problem, width, 0).unwrap())
         };
         assert!(cycles(4, 1) < cycles(2, 1) && cycles(2, 1) < cycles(1, 1) && cycles(1, 1) < cycles(1, 2));
     }

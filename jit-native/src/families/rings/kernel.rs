@@ -1,6 +1,6 @@
 //! What all parts of a product core's program use.
 
-use super::memory::{KNOWN, OPERAND_LOCKS, PARAMETERS, Place, RESULT_LOCKS, WEIGHTS_LOCKS};
+use super::memory::{KNOWN, OPERAND_LOCKS, Place, RESULT_LOCKS, WEIGHTS_LOCKS};
 pub(super) use super::parameters::Parameter;
 use super::types::Types;
 use super::weights::Weights;
@@ -89,6 +89,8 @@ pub(super) struct Kernel {
     pub all: Types,
     /// Where the table of types is.
     pub types: u32,
+    /// Where the core sees the parameters.
+    pub parameters_at: u32,
     pub parameters: AliasRegion,
     /// What is known of the type at hand.
     pub known: AliasRegion,
@@ -111,7 +113,7 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    pub fn new(b: &mut CoreBuilder, all: Types, types: u32) -> Self {
+    pub fn new(b: &mut CoreBuilder, all: Types, types: u32, parameters_at: u32) -> Self {
         Sixteen::begin(b);
         Nibbles::begin(b);
         if b.isa().set() == InstructionSet::Aie2 {
@@ -124,6 +126,7 @@ impl Kernel {
         Self {
             all,
             types,
+            parameters_at,
             parameters: b.region("parameters"),
             known: b.region("what is known of the type"),
             state: b.region("state of the stream"),
@@ -143,7 +146,7 @@ impl Kernel {
 
     pub fn parameter(self, b: &mut CoreBuilder, parameter: Parameter) -> Reg {
         let target = b.reg(Class::Scalar);
-        let at = b.pointer_at(self.parameters, OWN_MEMORY + PARAMETERS.0);
+        let at = b.pointer_at(self.parameters, self.parameters_at);
         b.load_as("lda.u16", target, at, Address::At(2 * i64::from(parameter as u32)));
         target
     }

@@ -2,7 +2,7 @@
 
 use super::attention;
 use super::memory::CORE;
-use super::program::program;
+use super::program::programs;
 use super::types::Types;
 use super::weights::Weights;
 use crate::array::{ArrayError, Attention, CoreCode, Memo, Rings};
@@ -44,16 +44,16 @@ impl Machine {
     /// The machine of a generation, for these types of weights.
     pub fn new(arch: &Arch, isa: &'static Isa, types: Types) -> Result<Self, ConfigureError> {
         let form = LoopForm::of(arch);
-        let (products, vectors) = (program(isa, types, form)?, elements_program(isa, Repertoire::Token, form)?);
+        let ([lower, upper], vectors) = (programs(isa, types, form)?, elements_program(isa, Repertoire::Token, form)?);
         let has_attention = WITH_ATTENTION.contains(&isa.set());
         let attention = has_attention.then(|| attention::program::program(isa, form)).transpose()?;
-        let [of_products, of_vectors] = [&products, &vectors].map(|program| -> Vec<(u32, Vec<u8>)> {
+        let [of_lower, of_upper, of_vectors] = [&lower, &upper, &vectors].map(|program| -> Vec<(u32, Vec<u8>)> {
             program.data.iter().map(|section| (section.offset, section.bytes.clone())).collect()
         });
         let rings = Rings::new(
             arch,
             arch.array.columns as u8,
-            (CoreCode { program: &products.code, data: &of_products }, &CORE),
+            ([(&lower, &of_lower), (&upper, &of_upper)].map(|(of, data)| CoreCode { program: &of.code, data }), &CORE),
             Some(CoreCode { program: &vectors.code, data: &of_vectors }),
             attention.as_ref().map(|attention| (&attention.code[..], attention::WORDS)),
         )?;
@@ -71,7 +71,7 @@ impl Machine {
             needs: BTreeSet::new(),
             has: types.iter().map(|weights| weights.dtype().to_string()).collect(),
         };
-        Ok(Self { rings, vectors, attention, loops: products.loops, configuration })
+        Ok(Self { rings, vectors, attention, loops: lower.loops, configuration })
     }
 
     /// A kernel of this array, with what its stream needs: a type of weights, or none.

@@ -1,7 +1,7 @@
 //! What lies where in the data memory of a product core.
 //!
 //! ```text
-//!   0x0000  parameters | 0x0040 arriving columns, 2 x 128 | 0x0140 a result | 0x0180 constants of the types
+//!   0x0000  parameters, of the lower core alone | 0x0040 arriving columns, 2 x 128 | 0x0140 a result | 0x0180 constants of the types
 //!   0x0380  weights: a ring of 4 x 2048
 //!   0x2380  spare words of a portion            \
 //!   0x4000  words of a portion                   | a column in bf16 while tiles are made of it

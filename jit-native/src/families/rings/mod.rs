@@ -3,9 +3,9 @@
 //! `result[m, n] = sum over k of weights[k, m] * columns[k, n]`, of one matrix of weights in blocks and one to four columns of f32.
 //!
 //! The array is [`Rings`](crate::array::Rings): weights stream through a mem tile to the two cores of a column, in blocks that know nothing of
-//! rows; columns go to both; results come back 16 rows at a time. All channels but the shims' are started by the configuration, so that a
-//! product takes 12 operations of the instruction stream for each column: two blocks of parameters, three tasks and a wait. What is cut how is
-//! in `plan`, what is taken in `problem`, and `estimate` tells how many columns are worth their operations.
+//! rows; columns go to all cores; results come back 16 rows of each core at a time. All channels but the shims' are started by the
+//! configuration, so that a product takes four operations of the instruction stream for each column, a block of parameters and a task of
+//! three, and seven besides: a task for the columns, one for the result and a wait. What is cut how is in `plan`, what is taken in `problem`, and `estimate` tells whether more jobs are worth their operations.
 //!
 //! The family is asked where it is chosen ([`NativeCompiler::with_products`](crate::NativeCompiler::with_products)), before that of all
 //! products.
@@ -94,12 +94,12 @@ fn made(node: &Node, arch: &Arch, isa: &Isa, problem: Result<Problem, String>) -
     Ok(machine.configured(machine.rings.configured().artifact(name, planned.stream)?, Some(problem.weights)))
 }
 
-/// A column of the array costs operations, which take longer than what it saves where there are few rows.
+/// Two jobs take fewer tasks where one has rows that overlap, for several columns of the operand.
 fn cheapest(machine: &Machine, problem: &Problem, arch: &Arch, isa: &Isa) -> Result<Planned, String> {
-    cost::least(cost::powers(arch.array.columns), &arch.cost, |width| {
-        let columns = plan(problem, width)?;
-        let stream = dispatch::stream(&machine.rings, problem, &columns).map_err(|error| error.to_string())?;
-        Ok(Planned { stream, cycles: estimate::cycles(isa.set(), problem, &columns), traffic: traffic(&columns) })
+    cost::least([1, 0].into_iter(), &arch.cost, |more| {
+        let plan = plan(problem, machine.rings.columns().into(), more)?;
+        let stream = dispatch::stream(&machine.rings, problem, &plan).map_err(|error| error.to_string())?;
+        Ok(Planned { stream, cycles: estimate::cycles(isa.set(), problem, &plan), traffic: traffic(&plan) })
     })
 }
 

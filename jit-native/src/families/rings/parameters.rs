@@ -1,8 +1,9 @@
-//! The block of parameters that a dispatch gives both cores of a column: numbers of 16 bits, so that writing them is one operation.
+//! The block of parameters that a dispatch gives both cores of a column, in the memory of the lower one: numbers of 16 bits, so that
+//! writing them is one operation.
 
 use crate::array::ArrayError;
 
-/// Words of the block, at the beginning of the core's memory.
+/// Words of the block, at the beginning of the lower core's memory.
 pub(super) const OFFSET: u32 = 0;
 pub(super) const WORDS: u32 = 8;
 

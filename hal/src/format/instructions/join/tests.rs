@@ -118,7 +118,7 @@ fn mutated_streams_are_joined_or_refused() {
 
 /// The weights' channel of a column.
 fn weights(column: u8) -> AheadChannel {
-    AheadChannel { column, channel: 0, packet: None, first_descriptor: 8, descriptors: 4 }
+    AheadChannel { column, channel: 0, packet: None, first_descriptor: 8, descriptors: 4, results: column }
 }
 
 fn shim(column: u8, direction: Direction, channel: u8, descriptor: u8, argument: u16, offset: u64) -> Transfer {
@@ -260,6 +260,11 @@ fn what_does_not_use_the_channel_is_gone_past() {
     let parts = [&first, &elsewhere, &last].map(|stream| part(stream, &ahead));
     let joined = short(&join(&parts).unwrap().bytes);
     assert_eq!(joined, "p w8:0 o r w9:2 . p w8:1 o r . p o r .");
+    // Unless those of another column do.
+    let ahead = [weights(0), AheadChannel { results: 0, ..weights(1) }];
+    let parts = [&first, &elsewhere, &last].map(|stream| part(stream, &ahead));
+    let joined = short(&join(&parts).unwrap().bytes);
+    assert_eq!(joined, "p w8:0 o r w9:2 w8:1 . p o r . p o r .");
 }
 
 /// Of a channel of which parts say different things nothing is moved, and each task is there once.
