@@ -4,7 +4,7 @@
 //! number of bits.
 
 use super::unit::{Unit, Vectors};
-use super::{Lanes, Twins};
+use super::{HalfWords, Lanes, Twins};
 use crate::codegen::{Address, Class, CoreBuilder, Reg};
 
 /// The mode of a shuffle: every other element of 16 bits of two vectors.
@@ -58,11 +58,6 @@ impl<'a> Emission<'a> {
         let x = self.builder.reg(Class::X);
         self.builder.emit(mnemonic, [x, a, b]);
         x
-    }
-
-    /// The lanes of a comparison of another kind: `vmin_ge.bf16`, `vmax_lt.bf16`.
-    pub fn compared_lanes(&mut self, mnemonic: &str, a: Reg, b: Reg) -> Reg {
-        self.compared(mnemonic, a, b).0
     }
 
     /// Both results of a comparison: lanes and mask.
@@ -255,6 +250,14 @@ impl Vectors for Emission<'_> {
     fn store(&mut self, x: Reg, pointer: Reg, address: Address) {
         self.builder.store(x, pointer, address);
     }
+    fn load_words(&mut self, pointer: Reg, address: Address) -> Reg {
+        let x = self.builder.reg(Class::X);
+        self.builder.load(x, pointer, address);
+        x
+    }
+    fn store_words(&mut self, x: Reg, pointer: Reg, address: Address) {
+        self.builder.store(x, pointer, address);
+    }
     fn load_bf16(&mut self, pointer: Reg, address: Address) -> Reg {
         let x = self.accumulator();
         self.builder.load_as("vlda.conv.fp32.bf16", x, pointer, address);
@@ -278,6 +281,9 @@ impl Vectors for Emission<'_> {
     fn mask(&mut self, bits: Reg) -> Reg {
         bits
     }
+    fn mask_bits(&mut self, mask: Reg) -> Reg {
+        mask
+    }
 
     fn zeros(&mut self) -> Reg {
         self.constant(0.0)
@@ -298,6 +304,15 @@ impl Vectors for Emission<'_> {
         self.builder.emit("vshift", [turned, x, x, shift]);
         turned
     }
+    fn shuffled(&mut self, x: Reg, mode: i64) -> Reg {
+        let (mode, shuffled) = (self.builder.scalar(mode), self.builder.reg(Class::X));
+        self.builder.shuffle(shuffled, x, x, mode);
+        shuffled
+    }
+    fn held(&mut self, x: Reg, least: Reg, most: Reg) -> Reg {
+        let below = self.compared("vmin_ge.bf16", x, most).0;
+        self.compared("vmax_lt.bf16", below, least).0
+    }
 }
 
 impl Unit for Aie2 {
@@ -308,6 +323,8 @@ impl Unit for Aie2 {
     type Pairs = [Reg; 2];
     type One<'b> = Emission<'b>;
     type Two<'b> = Twins<'b>;
+
+    const HOLDS_CONSTANTS: bool = true;
 
     fn new(b: &mut CoreBuilder) -> Self {
         Self::new(b)
@@ -345,5 +362,19 @@ impl Unit for Aie2 {
     }
     fn joined(self, builder: &mut CoreBuilder, [a, b]: [Reg; 2]) -> Reg {
         self.one(builder).add(a, b)
+    }
+    fn halves(self, _: &mut CoreBuilder, pair: Reg) -> Reg {
+        pair
+    }
+    fn with_exponents(self, b: &mut CoreBuilder, [low, high]: [Reg; 2], exponents: [Reg; 2]) -> Reg {
+        let (wide, bits, result) = (b.reg(Class::Acc1024), b.reg(Class::X), b.reg(Class::X));
+        [wide.lo(), wide.hi()].into_iter().zip(exponents).for_each(|(part, word)| b.mov(part, word));
+        HalfWords::new(b).narrowed(b, bits, wide, self.no_shift);
+        let rounded = self.one(b).narrow(low, high);
+        b.emit("vadd.16", [result, rounded, bits]);
+        result
+    }
+    fn add_products(self, builder: &mut CoreBuilder, [sum, _]: [Reg; 2], a: Reg, b: Reg) {
+        builder.mac_f(sum, sum, a, b, self.lanes);
     }
 }

@@ -7,8 +7,8 @@
 //! Only rows with evidence (docs/emulator-evidence.md): the smaller of two signed words is a comparison and a selection, because
 //! `vmin_ge.32` of signed words has none.
 
-use super::Lanes;
 use super::unit::{Unit, Vectors};
+use super::{HalfWords, Lanes};
 use crate::codegen::{Address, Class, CoreBuilder, Reg};
 use std::collections::HashMap;
 
@@ -44,6 +44,9 @@ pub struct Wide<'b, const VECTORS: usize> {
     unit: Aie2p,
 }
 
+/// Signed words: the larger one, and where it is the second.
+const LARGER: &str = "VMAX_LT_32_vaddSign1";
+
 /// The mode of a shuffle: every other element of 16 bits of two vectors.
 const EVEN_16: i64 = 2;
 
@@ -69,6 +72,8 @@ impl Unit for Aie2p {
     type Pairs = Halves;
     type One<'b> = Wide<'b, 1>;
     type Two<'b> = Wide<'b, 2>;
+
+    const HOLDS_CONSTANTS: bool = false;
 
     fn new(b: &mut CoreBuilder) -> Self {
         // To nearest even; integers wrap; shifts are of 64 bits.
@@ -111,6 +116,27 @@ impl Unit for Aie2p {
     fn joined(self, builder: &mut CoreBuilder, x: Number<2>) -> Number<1> {
         let [low, high] = self.two(builder).bits(x);
         self.one(builder).add(Number::Words([low]), Number::Words([high]))
+    }
+    fn halves(self, b: &mut CoreBuilder, pair: Halves) -> Reg {
+        let both = b.reg(Class::X);
+        for (into, half) in [both.lo(), both.hi()].into_iter().zip(pair) {
+            let half = half.unwrap_or_else(|| self.one(b).word(0)[0]);
+            b.mov(into, half.lo());
+        }
+        both
+    }
+    fn with_exponents(self, b: &mut CoreBuilder, x: Number<2>, exponents: Number<2>) -> Reg {
+        let (bits, result) = (b.reg(Class::X), b.reg(Class::X));
+        let wide = self.two(b).in_sum(exponents).lo();
+        HalfWords::new(b).narrowed(b, bits, wide, self.no_shift);
+        let mut l = self.two(b);
+        let rounded = l.rounded(x).unwrap_or_else(|| l.splat_zero());
+        b.emit("vadd.16", [result, rounded, bits]);
+        result
+    }
+    fn add_products(self, builder: &mut CoreBuilder, sum: Number<2>, a: Reg, b: Reg) {
+        let sum = self.two(builder).in_sum(sum);
+        builder.mac_f(sum, sum, a, b, self.lanes);
     }
 }
 
@@ -227,11 +253,11 @@ impl<const VECTORS: usize> Wide<'_, VECTORS> {
         })
     }
 
-    /// Both results of a comparison of signed words: the larger ones, and where `a < b`.
-    fn compared(&mut self, a: Reg, b: Reg) -> [Reg; 2] {
+    /// Both results of a comparison: lanes and mask.
+    fn compared(&mut self, key: &str, a: Reg, b: Reg) -> [Reg; 2] {
         let (x, mask) = (self.x(), self.builder.reg(Class::Scalar));
         let operands = [("d", x), ("cmp", mask), ("s1", a), ("s2", b)].map(|(name, reg)| (name, reg.into()));
-        self.builder.op("VMAX_LT_32_vaddSign1", &operands);
+        self.builder.op(key, &operands);
         [x, mask]
     }
 
@@ -250,6 +276,11 @@ impl<const VECTORS: usize> Wide<'_, VECTORS> {
         let shift = self.builder.reg(Class::Shift);
         self.builder.constant_into(shift, by.into());
         shift
+    }
+
+    fn splat_zero(&mut self) -> Reg {
+        let zero = self.builder.scalar(0);
+        self.splat_one(zero)
     }
 
     fn splat_one(&mut self, scalar: Reg) -> Reg {
@@ -354,7 +385,7 @@ impl<const VECTORS: usize> Lanes for Wide<'_, VECTORS> {
         self.shifted(x, self.unit.no_shift, down)
     }
     fn less(&mut self, a: Self::Word, b: Self::Word) -> Self::Mask {
-        self.each(a, b, |l, a, b| l.compared(a, b)[1])
+        self.each(a, b, |l, a, b| l.compared(LARGER, a, b)[1])
     }
     fn select(&mut self, a: Self::Word, b: Self::Word, mask: Self::Mask) -> Self::Word {
         std::array::from_fn(|index| {
@@ -364,7 +395,7 @@ impl<const VECTORS: usize> Lanes for Wide<'_, VECTORS> {
         })
     }
     fn max_words(&mut self, a: Self::Word, b: Self::Word) -> Self::Word {
-        self.each(a, b, |l, a, b| l.compared(a, b)[0])
+        self.each(a, b, |l, a, b| l.compared(LARGER, a, b)[0])
     }
     fn min_words(&mut self, a: Self::Word, b: Self::Word) -> Self::Word {
         let less = self.less(a, b);
@@ -389,6 +420,16 @@ impl<const VECTORS: usize> Vectors for Wide<'_, VECTORS> {
         };
         parts.into_iter().for_each(|part| self.builder.store(part, pointer, address));
     }
+    fn load_words(&mut self, pointer: Reg, address: Address) -> Self::Word {
+        [(); VECTORS].map(|()| {
+            let x = self.x();
+            self.builder.load(x, pointer, address);
+            x
+        })
+    }
+    fn store_words(&mut self, x: Self::Word, pointer: Reg, address: Address) {
+        x.into_iter().for_each(|x| self.builder.store(x, pointer, address));
+    }
     fn load_bf16(&mut self, pointer: Reg, address: Address) -> Self::Float {
         let sum = self.part_of(Class::Acc2048);
         let parts = Self::vectors(sum).into_iter();
@@ -408,6 +449,9 @@ impl<const VECTORS: usize> Vectors for Wide<'_, VECTORS> {
     }
     fn mask(&mut self, bits: Reg) -> Self::Mask {
         [bits; VECTORS]
+    }
+    fn mask_bits(&mut self, mask: Self::Mask) -> Reg {
+        mask[0]
     }
 
     fn zeros(&mut self) -> Self::Float {
@@ -431,6 +475,21 @@ impl<const VECTORS: usize> Vectors for Wide<'_, VECTORS> {
             let turned = l.x();
             l.builder.emit("vshift", [turned, x, same, shift]);
             turned
+        })
+    }
+    fn shuffled(&mut self, x: Self::Word, mode: i64) -> Self::Word {
+        let mode = self.builder.scalar(mode);
+        self.each(x, x, |l, x, same| {
+            let shuffled = l.x();
+            l.builder.shuffle(shuffled, x, same, mode);
+            shuffled
+        })
+    }
+    fn held(&mut self, x: Self::Pair, least: Self::Pair, most: Self::Pair) -> Self::Pair {
+        std::array::from_fn(|half| {
+            let [x, least, most] = [x, least, most].map(|pair| pair[half].unwrap_or_else(|| self.splat_zero()));
+            let below = self.compared("VMIN_GE_bf16", x, most)[0];
+            Some(self.compared("VMAX_LT_bf16", below, least)[0])
         })
     }
 }

@@ -108,7 +108,7 @@ pub fn exp_of_negative_coarse<L: Lanes>(l: &mut L, x: L::Float) -> L::Float {
     let held = l.min_words(bits, most);
     let held = l.float(held);
     let x = leading(l, held);
-    let Binary { shifted, mantissa, .. } = BinaryOf::new(l).of(l, x);
+    let Binary { shifted, mantissa, .. } = BinaryOf::of(None, l, x);
     // The lowest bits of the sum are n.
     let (mantissa, n) = (l.bits(mantissa), l.bits(shifted));
     let exponent = l.shift_left(n, 23);
@@ -157,21 +157,30 @@ impl<F: Copy, P: Copy> BinaryOf<F, P> {
         }
     }
 
-    /// `e^-x` of a number in two terms.
-    pub fn of<L: Lanes<Float = F, Pair = P>>(&self, l: &mut L, x: P) -> Binary<F> {
+    /// `e^-x` of a number in two terms, with the constants, or with those that are made where they are used, of which few are there at a time.
+    pub fn of<L: Lanes<Float = F, Pair = P>>(constants: Option<Self>, l: &mut L, x: P) -> Binary<F> {
+        // What is made and not used is left out of programs.
+        let constants = |l: &mut L| constants.unwrap_or_else(|| Self::new(l));
         // x log2(e) = n - f, n whole.
-        let scaled = l.multiply(x, self.crossed);
-        let scaled = l.multiply_add(scaled, x, self.straight);
-        let shifted = l.sub(self.whole, scaled);
-        let n = l.sub(shifted, self.whole);
+        let crossed = constants(l).crossed;
+        let scaled = l.multiply(x, crossed);
+        let straight = constants(l).straight;
+        let scaled = l.multiply_add(scaled, x, straight);
+        let whole = constants(l).whole;
+        let shifted = l.sub(whole, scaled);
+        let n = l.sub(shifted, whole);
         let f = l.add(n, scaled);
         let f = leading(l, f);
         // 1 - f q(-f): the signs of odd powers are those of the products.
-        let q = l.multiply_sub(self.square, self.cubic, f);
-        let q = l.narrow(q, self.zero);
-        let q = l.multiply_sub(self.linear, q, f);
+        let Self { square, cubic, .. } = constants(l);
+        let q = l.multiply_sub(square, cubic, f);
+        let zero = constants(l).zero;
+        let q = l.narrow(q, zero);
+        let linear = constants(l).linear;
+        let q = l.multiply_sub(linear, q, f);
         let q = l.narrow(q, q);
-        let mantissa = l.multiply_sub(self.one, q, f);
+        let one = constants(l).one;
+        let mantissa = l.multiply_sub(one, q, f);
         Binary { n, shifted, mantissa }
     }
 }

@@ -1,4 +1,4 @@
-//! Shifts of elements of 16 bits, whose bits that are shifted out are dropped.
+//! Shifts of elements of 16 bits.
 
 use crate::codegen::{CoreBuilder, Reg};
 use aie_isa::InstructionSet;
@@ -15,18 +15,30 @@ impl HalfWords {
 
     /// Within this, nothing else may round or be shifted.
     pub fn within(b: &mut CoreBuilder, body: impl FnOnce(&mut CoreBuilder, Self)) {
-        let half_words = Self::new(b);
-        half_words.modes(b, 0, 0);
-        body(b, half_words);
-        // As [`Lanes`](super::Lanes) have them.
-        half_words.modes(b, 12, 1);
+        let rounding = |b: &mut CoreBuilder, mode: i64| {
+            let control = b.special("crRnd");
+            b.constant_into(control, mode);
+        };
+        rounding(b, 0);
+        Self::around(b, body);
+        // As [`Lanes`](super::Lanes) have it.
+        rounding(b, 12);
     }
 
-    fn modes(self, b: &mut CoreBuilder, rounding: i64, width: i64) {
-        let widths: &[&str] = if self.0 == InstructionSet::Aie2p { &["crUPSMode", "crSRSMode"] } else { &[] };
-        for (name, mode) in [("crRnd", rounding)].into_iter().chain(widths.iter().map(|name| (*name, width))) {
+    /// The same where bits that are shifted out are rounded, as numbers are: within this, nothing else may be shifted.
+    pub fn around(b: &mut CoreBuilder, body: impl FnOnce(&mut CoreBuilder, Self)) {
+        let half_words = Self::new(b);
+        half_words.widths(b, 0);
+        body(b, half_words);
+        // As [`Lanes`](super::Lanes) have them.
+        half_words.widths(b, 1);
+    }
+
+    fn widths(self, b: &mut CoreBuilder, width: i64) {
+        let names: &[&str] = if self.0 == InstructionSet::Aie2p { &["crUPSMode", "crSRSMode"] } else { &[] };
+        for name in names {
             let control = b.special(name);
-            b.constant_into(control, mode);
+            b.constant_into(control, width);
         }
     }
 

@@ -71,23 +71,6 @@ fn halves(b: &mut CoreBuilder, x: Reg) -> [Option<Reg>; 2] {
     [Some(x), Some(high)]
 }
 
-/// Two halves in a register.
-fn pair(b: &mut CoreBuilder, halves: [Option<Reg>; 2]) -> Reg {
-    let pair = b.reg(Class::X);
-    for (into, half) in [pair.lo(), pair.hi()].into_iter().zip(halves) {
-        match half {
-            Some(half) => b.mov(into, half.lo()),
-            None => {
-                let zero = b.reg(Class::X);
-                let word = b.scalar(0);
-                b.broadcast(32, zero, word);
-                b.mov(into, zero.lo());
-            }
-        }
-    }
-    pair
-}
-
 /// Computes with the unit at hand: numbers in, numbers out.
 macro_rules! numbers {
     ($($(#[$doc:meta])* $name:ident($($x:ident),*);)*) => {
@@ -228,7 +211,7 @@ impl SixteenLanes<'_> {
             Sixteen::Aie2p(unit) => {
                 let [low, high] = [low, high].map(|x| number(self.builder, x));
                 let terms = unit.one(self.builder).narrow(low, high);
-                pair(self.builder, terms)
+                unit.halves(self.builder, terms)
             }
         }
     }
@@ -240,7 +223,7 @@ impl SixteenLanes<'_> {
             Sixteen::Aie2p(unit) => {
                 let x = number(self.builder, x);
                 let terms = unit.one(self.builder).two_terms(x);
-                pair(self.builder, terms)
+                unit.halves(self.builder, terms)
             }
         }
     }

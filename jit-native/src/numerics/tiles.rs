@@ -164,8 +164,13 @@ pub struct Added {
     addition: Reg,
 }
 
+/// The vectors of an accumulator.
+pub(super) fn quarters(sum: Reg) -> [Reg; 4] {
+    [sum.lo().lo(), sum.lo().hi(), sum.hi().lo(), sum.hi().hi()]
+}
+
 impl Added {
-    fn new(b: &mut CoreBuilder) -> Self {
+    pub(super) fn new(b: &mut CoreBuilder) -> Self {
         Self { parts: mode::PART_32.map(|mode| b.scalar(mode)), addition: b.scalar(CoreBuilder::LANES_BF16.into()) }
     }
 
@@ -174,25 +179,29 @@ impl Added {
         // There is one accumulator more than tiles; odd lanes go where the first one's were.
         let (even, odd) = (b.reg(Class::Acc2048), tiles[0]);
         b.undefined(even);
-        let quarters = |sum: Reg| [sum.lo().lo(), sum.lo().hi(), sum.hi().lo(), sum.hi().hi()];
         let mut from: Vec<[Reg; 2]> = tiles.into_iter().map(|tile| [tile.lo().lo(), tile.lo().hi()]).collect();
         loop {
-            for (pair, into) in from.iter().zip(quarters(even).into_iter().zip(quarters(odd))) {
-                let [first, second] = pair.map(|part| {
-                    let words = b.reg(Class::X);
-                    b.mov(words, part);
-                    words
-                });
-                b.shuffle(into.0, first, second, self.parts[0]);
-                b.shuffle(into.1, first, second, self.parts[1]);
-            }
-            b.emit("vadd.f", [even, even, odd, self.addition]);
+            self.halved(b, &from, [even, odd]);
             if from.len() == 1 {
                 return even.lo().lo();
             }
             let sums = quarters(even);
             from = sums[..from.len()].chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect();
         }
+    }
+
+    /// Even and odd lanes of two vectors each are apart, then added: into vectors of the first accumulator, in order.
+    pub(super) fn halved(self, b: &mut CoreBuilder, from: &[[Reg; 2]], [even, odd]: [Reg; 2]) {
+        for (pair, into) in from.iter().zip(quarters(even).into_iter().zip(quarters(odd))) {
+            let [first, second] = pair.map(|part| {
+                let words = b.reg(Class::X);
+                b.mov(words, part);
+                words
+            });
+            b.shuffle(into.0, first, second, self.parts[0]);
+            b.shuffle(into.1, first, second, self.parts[1]);
+        }
+        b.emit("vadd.f", [even, even, odd, self.addition]);
     }
 }
 

@@ -126,6 +126,12 @@ impl Vectors for Twins<'_> {
     fn store(&mut self, x: Two, pointer: Reg, address: Address) {
         x.into_iter().for_each(|x| self.0.store(x, pointer, address));
     }
+    fn load_words(&mut self, pointer: Reg, address: Address) -> Two {
+        std::array::from_fn(|_| self.0.load_words(pointer, address))
+    }
+    fn store_words(&mut self, x: Two, pointer: Reg, address: Address) {
+        x.into_iter().for_each(|x| self.0.store_words(x, pointer, address));
+    }
     fn load_bf16(&mut self, pointer: Reg, address: Address) -> Two {
         std::array::from_fn(|_| self.0.load_bf16(pointer, address))
     }
@@ -142,6 +148,9 @@ impl Vectors for Twins<'_> {
     fn mask(&mut self, bits: Reg) -> Two {
         [bits; 2]
     }
+    fn mask_bits(&mut self, mask: Two) -> Reg {
+        mask[0]
+    }
 
     fn zeros(&mut self) -> Two {
         std::array::from_fn(|_| self.0.zeros())
@@ -157,5 +166,11 @@ impl Vectors for Twins<'_> {
     }
     fn turned(&mut self, x: Two, bytes: i64) -> Two {
         x.map(|x| self.0.turned(x, bytes))
+    }
+    fn shuffled(&mut self, x: Two, mode: i64) -> Two {
+        self.each(x, |l, x| l.shuffled(x, mode))
+    }
+    fn held(&mut self, x: Two, least: Two, most: Two) -> Two {
+        self.three(x, least, most, |l, x, least, most| l.held(x, least, most))
     }
 }

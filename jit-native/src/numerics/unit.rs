@@ -23,6 +23,9 @@ pub trait Unit: Copy + 'static {
     /// Instructions on two vectors.
     type Two<'b>: Vectors<Float = Self::Floats, Pair = Self::Pairs>;
 
+    /// Whether there are registers for the constants of a long loop, so that they are made in front of it.
+    const HOLDS_CONSTANTS: bool;
+
     /// Sets the modes that [`Lanes`] counts on, and the registers that its operations need. To be written once, where a program
     /// begins.
     fn new(builder: &mut CoreBuilder) -> Self;
@@ -41,6 +44,13 @@ pub trait Unit: Copy + 'static {
     fn store_halves(self, builder: &mut CoreBuilder, words: [Self::Word; 2], pointer: Reg, address: Address);
     /// The sum of two vectors.
     fn joined(self, builder: &mut CoreBuilder, x: Self::Floats) -> Self::Float;
+    /// Both halves of a pair in one register.
+    fn halves(self, builder: &mut CoreBuilder, pair: Self::Pair) -> Reg;
+    /// Two vectors rounded to bf16, to whose bits the low halves of the words of two others are added, in one register. Within
+    /// [`HalfWords::around`](super::HalfWords::around).
+    fn with_exponents(self, builder: &mut CoreBuilder, x: Self::Floats, exponents: Self::Floats) -> Reg;
+    /// `sum` and products of 32 bf16 each into `sum`, whose [`Unit::joined`] is what counts.
+    fn add_products(self, builder: &mut CoreBuilder, sum: Self::Floats, a: Reg, b: Reg);
 }
 
 /// [`Lanes`] of one vector or two, with their memory.
@@ -55,6 +65,10 @@ pub trait Vectors: Lanes {
     fn load(&mut self, pointer: Reg, address: Address) -> Self::Float;
     /// Numbers to memory.
     fn store(&mut self, x: Self::Float, pointer: Reg, address: Address);
+    /// Words from memory.
+    fn load_words(&mut self, pointer: Reg, address: Address) -> Self::Word;
+    /// Words to memory.
+    fn store_words(&mut self, x: Self::Word, pointer: Reg, address: Address);
     /// Numbers from bf16 in memory.
     fn load_bf16(&mut self, pointer: Reg, address: Address) -> Self::Float;
     /// Numbers to bf16 in memory.
@@ -66,6 +80,8 @@ pub trait Vectors: Lanes {
     fn splat_pair(&mut self, low: Reg, high: Reg) -> Self::Pair;
     /// The lanes whose bits are set in a scalar.
     fn mask(&mut self, bits: Reg) -> Self::Mask;
+    /// The bits of a mask of one vector in a scalar.
+    fn mask_bits(&mut self, mask: Self::Mask) -> Reg;
 
     /// Zeros, for [`Vectors::add_into`].
     fn zeros(&mut self) -> Self::Float;
@@ -77,4 +93,8 @@ pub trait Vectors: Lanes {
     fn set(&mut self, target: Self::Word, x: Self::Word);
     /// The lanes of each vector moved down by bytes, those at the end to the other end.
     fn turned(&mut self, x: Self::Word, bytes: i64) -> Self::Word;
+    /// Each vector shuffled, for modes that take one.
+    fn shuffled(&mut self, x: Self::Word, mode: i64) -> Self::Word;
+    /// Each of two terms of `x`, from `least` to `most`.
+    fn held(&mut self, x: Self::Pair, least: Self::Pair, most: Self::Pair) -> Self::Pair;
 }

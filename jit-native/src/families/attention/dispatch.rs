@@ -7,15 +7,13 @@ use super::parameters::Parameters;
 use super::plan::{Item, Sizes, Tiling};
 use super::problem::{Operand, Problem};
 use crate::array::{ArrayError, Dimension, Dispatch, OWN_MEMORY, Part, ProductColumn, Region, Ring};
+use crate::numerics::Heads;
 
 /// Positions of the arguments; those of mask and result are the problem's.
 pub(in crate::families) const QUERIES: u16 = 0;
 pub(in crate::families) const KEYS: u16 = 1;
 pub(in crate::families) const CACHED: u16 = 2;
 
-/// Elements of a row of the matrix unit's operands: of a block of keys, and of values.
-pub(in crate::families) const KEY_BLOCK: usize = 8;
-pub(in crate::families) const VALUE_BLOCK: usize = 4;
 /// Words of the sinks of four heads, which cores get four times over; their room behind the queries in a mem tile.
 const SINKS: usize = 16;
 const SINKS_BYTES: usize = 4 * SINKS;
@@ -205,11 +203,11 @@ impl<'a> Work<'a> {
         for core in 0..CORES {
             let (k, v) = (problem.k, problem.v);
             let row = k.words();
-            let block = KEY_BLOCK * k.cache.bytes() / 4;
+            let block = Heads::key_block(problem.set) * k.cache.bytes() / 4;
             let order = dimensions([(block, 1), (tiling.keys, row), (row / block, block)]);
             let mut parts = vec![Part::strided(memory.keys[core], 0, &order)];
             let row = v.words();
-            let block = VALUE_BLOCK * v.cache.bytes() / 4;
+            let block = Heads::value_block(problem.set) * v.cache.bytes() / 4;
             let order = dimensions([(block, 1), (tiling.keys, row), (row / block, block)]);
             parts.push(Part::strided(memory.values[core], 0, &order));
             parts.extend(memory.mask.map(|rings| Part::linear(rings[core], self.mask_bytes() as u64 / 4)));

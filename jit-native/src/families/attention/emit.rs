@@ -3,11 +3,11 @@
 use super::parameters::{OFFSET, Parameter};
 use crate::array::OWN_MEMORY;
 use crate::codegen::{Address, AliasRegion, Class, CoreBuilder, Count, Reg};
-use crate::numerics::{Aie2, Emission, Lanes};
+use crate::numerics::{Heads, Lanes, Unit, Vectors};
 
 /// Parts of a core's memory, and registers that hold the same everywhere.
 #[derive(Clone, Copy)]
-pub(in crate::families) struct Kernel {
+pub(in crate::families) struct Kernel<U> {
     pub parameters: AliasRegion,
     /// Queries as they arrive, and in bf16.
     pub queries: AliasRegion,
@@ -22,9 +22,8 @@ pub(in crate::families) struct Kernel {
     /// Values of a state that replace those that the same loop reads.
     pub scaled: AliasRegion,
     pub arriving: AliasRegion,
-    /// The configuration word of matrix products.
-    pub matrix: Reg,
-    pub configuration: Aie2,
+    pub heads: Heads,
+    pub unit: U,
 }
 
 /// Where a unit's state has what.
@@ -37,10 +36,9 @@ pub(in crate::families) const SIGN: u32 = 0x8000_0000;
 /// `T32_4x4`: 16 words as four rows of four, transposed.
 const TRANSPOSE_WORDS: i64 = 34;
 
-impl Kernel {
+impl<U: Unit> Kernel<U> {
     /// The registers that all parts use. To be written once, where the program begins.
-    pub fn new(b: &mut CoreBuilder) -> Self {
-        let configuration = Aie2::new(b);
+    pub fn new(b: &mut CoreBuilder, unit: U) -> Self {
         Self {
             parameters: b.region("parameters"),
             queries: b.region("arriving queries"),
@@ -52,8 +50,8 @@ impl Kernel {
             state: b.region("state"),
             scaled: b.region("values scaled in place"),
             arriving: b.region("parts"),
-            matrix: b.scalar(CoreBuilder::MATRIX_BF16.into()),
-            configuration,
+            heads: Heads::new(b),
+            unit,
         }
     }
 
@@ -130,14 +128,8 @@ impl Kernel {
     }
 
     /// The vector unit's operations on numbers.
-    pub fn lanes(self, b: &mut CoreBuilder) -> Emission<'_> {
-        Emission::new(b, self.configuration)
-    }
-
-    /// Two pointers, to the first and to the second 128 bytes of an address.
-    pub fn pair_of_pointers(self, b: &mut CoreBuilder, region: AliasRegion, address: Reg) -> [Reg; 2] {
-        let second = b.add(address, 128);
-        [address, second].map(|address| self.pointer(b, region, address))
+    pub fn lanes(self, b: &mut CoreBuilder) -> U::One<'_> {
+        self.unit.one(b)
     }
 }
 
@@ -148,32 +140,17 @@ pub(in crate::families) fn words(b: &mut CoreBuilder, pointer: Reg, at: i64) -> 
     vector
 }
 
-/// A vector of numbers at an address.
-pub(in crate::families) fn numbers(b: &mut CoreBuilder, pointer: Reg, at: i64) -> Reg {
-    let vector = b.reg(Class::Acc512);
-    b.load(vector, pointer, Address::At(at));
-    vector
-}
-
 /// Words whose order as signed integers is that of the numbers; and back.
-pub(in crate::families) fn ordered(l: &mut Emission<'_>, x: Reg) -> Reg {
+pub(in crate::families) fn ordered<L: Lanes>(l: &mut L, x: L::Word) -> L::Word {
     let (sign, zero) = (l.word(SIGN), l.word(0));
     let turned = l.sub_words(sign, x);
     let negative = l.less(x, zero);
     l.select(x, turned, negative)
 }
 
-/// The lanes from `bytes` on, then those before.
-pub(in crate::families) fn rotated(l: &mut Emission<'_>, x: Reg, bytes: i64) -> Reg {
-    let (shift, turned) = (l.builder.scalar(bytes), l.builder.reg(Class::X));
-    l.builder.emit("vshift", [turned, x, x, shift]);
-    turned
-}
-
 /// From lanes that are heads four times over to lanes that are each head four times.
-pub(in crate::families) fn by_head(l: &mut Emission<'_>, x: Reg) -> Reg {
+pub(in crate::families) fn by_head<L: Vectors>(l: &mut L, x: L::Float) -> L::Float {
     let bits = l.bits(x);
-    let (mode, turned) = (l.builder.scalar(TRANSPOSE_WORDS), l.builder.reg(Class::X));
-    l.builder.shuffle(turned, bits, bits, mode);
+    let turned = l.shuffled(bits, TRANSPOSE_WORDS);
     l.float(turned)
 }

@@ -102,7 +102,7 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
         return Err(unsupported(format!("possible: {OPERATION}")));
     }
     let machine = machine(arch)?;
-    let problem = Problem::of(node).map_err(unsupported)?;
+    let problem = Problem::of(node, InstructionSet::Aie2).map_err(unsupported)?;
     let tiling = problem.tiling(machine.product.columns().len()).map_err(unsupported)?;
     let stream = dispatch::stream(&machine, &problem, tiling).map_err(|error| unsupported(error.to_string()))?;
     let name = format!("native-{OPERATION}");

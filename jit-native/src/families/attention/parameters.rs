@@ -50,8 +50,7 @@ parameters! {
     /// Keys of a tile by 8 and by 4.
     eights: Eights;
     fours: Fours;
-    /// Elements of a key by 8 and by 16.
-    key_steps: KeySteps;
+    /// Elements of a key by 16.
     query_steps: QuerySteps;
     /// Elements of a value by 16 and by 4.
     value_groups: ValueGroups;
@@ -138,7 +137,6 @@ impl Parameters {
             units: units as u32,
             eights: (keys / 8) as u32,
             fours: (keys / 4) as u32,
-            key_steps: (k.elements / 8) as u32,
             query_steps: (k.elements / 16) as u32,
             value_groups: (v.elements / 16) as u32,
             value_fours: (v.elements / 4) as u32,

@@ -2,6 +2,7 @@
 
 use super::memory::{ARENA_BYTES, CORES, MEM_TILE_BYTES};
 use super::problem::{LEAST_KEYS, Problem};
+use aie_isa::InstructionSet;
 
 /// Runs of a channel's tasks in a phase: four tasks of 256, of which one is for queries and one is left over.
 const MOST_RUNS: usize = 512;
@@ -21,15 +22,26 @@ const ITEM_CYCLES: usize = 3500;
 const JOIN_CYCLES: usize = 130;
 /// Of 128 elements that are converted.
 const CONVERSION_CYCLES: usize = 16;
-/// Of products: beside the loop, and of eight elements of four keys or the reverse.
+/// Of products of matrices: beside the loop, and of eight elements of four keys or the reverse.
 const GROUP_CYCLES: usize = 60;
 const STEP_CYCLES: usize = 5;
+/// Of products of lanes: beside the loops, and of sixteen elements of sixteen keys, of eight keys and 32 elements.
+const LANES_GROUP_CYCLES: usize = 120;
+const LANES_STEP_CYCLES: usize = 35;
 
 /// Cycles of the products of a token with a tile.
 pub(in crate::families) fn product_cycles(problem: &Problem, keys: usize) -> usize {
     let (k, v) = (problem.k, problem.v);
-    keys / 16 * (GROUP_CYCLES + k.elements / 8 * STEP_CYCLES)
-        + v.elements / 16 * (GROUP_CYCLES + keys / 8 * STEP_CYCLES)
+    match problem.set {
+        InstructionSet::Aie2 => {
+            keys / 16 * (GROUP_CYCLES + k.elements / 8 * STEP_CYCLES)
+                + v.elements / 16 * (GROUP_CYCLES + keys / 8 * STEP_CYCLES)
+        }
+        InstructionSet::Aie2p => {
+            keys / 16 * (LANES_GROUP_CYCLES + k.elements / 16 * LANES_STEP_CYCLES)
+                + v.elements / 32 * (LANES_GROUP_CYCLES + keys / 8 * LANES_STEP_CYCLES)
+        }
+    }
 }
 
 /// How items are cut.

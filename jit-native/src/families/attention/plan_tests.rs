@@ -1,4 +1,5 @@
 use super::*;
+use aie_isa::InstructionSet;
 use aie_ops::{DataType, Node, OpParams, Tensor};
 
 fn problem(elements: usize, tokens: usize, heads: [usize; 2], keys: usize, dtype: DataType) -> Problem {
@@ -8,7 +9,7 @@ fn problem(elements: usize, tokens: usize, heads: [usize; 2], keys: usize, dtype
     params.0[0] = 0.125f32.to_bits().cast_signed();
     let sources = vec![tensor(DataType::F32, [elements, tokens, heads[0], 2]), cache, cache];
     let output = Tensor::contiguous(DataType::F32, [elements, heads[0], tokens, 2]);
-    Problem::of(&Node::new("FLASH_ATTN_EXT", params, output, sources)).unwrap()
+    Problem::of(&Node::new("FLASH_ATTN_EXT", params, output, sources), InstructionSet::Aie2).unwrap()
 }
 
 /// Tiles lie within the keys, and what is not left out of them is each key once.

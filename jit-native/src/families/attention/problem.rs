@@ -1,7 +1,8 @@
 //! What a node asks for, if the family takes it.
 
 use crate::families::elements::scores::slope;
-use crate::numerics::terms;
+use crate::numerics::{Heads, terms};
+use aie_isa::InstructionSet;
 use aie_ops::{DataType, Node, Tensor};
 
 /// A type of keys or values that the cores turn into bf16.
@@ -72,6 +73,8 @@ pub(in crate::families) struct Mask {
 /// Attention with everything that the array has to know.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::families) struct Problem {
+    /// What computes it.
+    pub set: InstructionSet,
     pub tokens: usize,
     /// Heads of queries.
     pub heads: usize,
@@ -96,7 +99,7 @@ pub(in crate::families) struct Problem {
     pub result: u16,
 }
 
-/// What heads are a multiple of: queries are transposed 16 elements at a time, values summed 16 at a time.
+/// What heads of keys are a multiple of: queries are taken 16 elements at a time.
 const UNIT: usize = 16;
 pub(in crate::families) const LEAST_KEYS: usize = 16;
 /// A mask of minus infinity is -65,536 times the slope: -256 with the least slope of the largest bias.
@@ -104,8 +107,8 @@ const MOST_BIAS: f32 = 8.0;
 const CAPS: std::ops::Range<f32> = 1e-3..1e4;
 
 impl Problem {
-    /// The problem of a node that follows the operation's rules; otherwise why the family does not take it.
-    pub fn of(node: &Node) -> Result<Self, String> {
+    /// The problem of a node that follows the operation's rules; otherwise why programs of an instruction set do not take it.
+    pub fn of(node: &Node, set: InstructionSet) -> Result<Self, String> {
         let (Some(q), Some(k), Some(v)) = (node.source(0), node.source(1), node.source(2)) else {
             return Err("attention needs sources 0, 1 and 2".into());
         };
@@ -137,12 +140,12 @@ impl Problem {
                 return Err(format!("strides {:?} of {what}; possible: no gaps, then whole words", tensor.nb));
             }
         }
-        let operand = |what, tensor: &Tensor| {
+        let operand = |what, tensor: &Tensor, unit: usize| {
             let Some(cache) = Cache::of(tensor.dtype) else {
                 return Err(format!("{what} are {}; possible: f16, bf16, f32", tensor.dtype));
             };
-            if !tensor.ne[0].is_multiple_of(UNIT) {
-                return Err(format!("heads of {} elements of {what}; possible: multiples of {UNIT}", tensor.ne[0]));
+            if !tensor.ne[0].is_multiple_of(unit) {
+                return Err(format!("heads of {} elements of {what}; possible: multiples of {unit}", tensor.ne[0]));
             }
             Ok(Operand {
                 cache,
@@ -151,12 +154,13 @@ impl Problem {
                 repeats: [q.ne[2] / tensor.ne[2], q.ne[3] / tensor.ne[3]],
             })
         };
-        let (k_operand, v_operand) = (operand("keys", k)?, operand("values", v)?);
+        let (k_operand, v_operand) = (operand("keys", k, UNIT)?, operand("values", v, Heads::value_unit(set))?);
         if k_operand.repeats[0] != v_operand.repeats[0] {
             return Err(format!("{} heads of keys and {} of values; possible: as many", k.ne[2], v.ne[2]));
         }
         let mask = node.source(3).map(|mask| Self::mask(node, mask, k.ne[1])).transpose()?;
         Ok(Self {
+            set,
             tokens: q.ne[1],
             heads: q.ne[2],
             batch: q.ne[3],

@@ -6,6 +6,7 @@ use super::parameters::{Parameter, SLOPES, SLOPES_STEP};
 use super::{convert, merge, scores, softmax, values};
 use crate::array::{GO_LOCK, OWN_LOCKS, OWN_MEMORY};
 use crate::codegen::{CoreBuilder, CoreError, CoreProgram, Count, LoopForm, Reg};
+use crate::numerics::{Unit, UnitProgram, written_for};
 use aie_isa::Isa;
 
 /// Cores whose parts are joined.
@@ -29,13 +30,20 @@ pub(in crate::families) fn release_full(b: &mut CoreBuilder, ring: u8) {
 
 /// The program of every core of the family.
 pub(super) fn program(isa: &'static Isa, loops: LoopForm) -> Result<CoreProgram, CoreError> {
-    let mut b = CoreBuilder::new(isa);
-    let kernel = Kernel::new(&mut b);
-    b.forever(|b| kernel.dispatch(b));
-    b.finish_with(loops)
+    written_for(isa, &Dispatches).finish_with(loops)
 }
 
-impl Kernel {
+/// One dispatch after the other.
+struct Dispatches;
+
+impl UnitProgram for Dispatches {
+    fn write<U: Unit>(&self, b: &mut CoreBuilder, unit: U) {
+        let kernel = Kernel::new(b, unit);
+        b.forever(|b| kernel.dispatch(b));
+    }
+}
+
+impl<U: Unit> Kernel<U> {
     /// One dispatch: waits for the go lock, and computes what the parameters say.
     fn dispatch(self, b: &mut CoreBuilder) {
         b.acquire(OWN_LOCKS + GO_LOCK, -1);

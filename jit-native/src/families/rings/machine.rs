@@ -20,20 +20,20 @@ use std::sync::Arc;
 
 pub(super) const NAME: &str = "rings";
 
-/// Those with programs for products and vectors.
+/// Those with programs.
 pub(super) const INSTRUCTION_SETS: &[InstructionSet] = &[InstructionSet::Aie2, InstructionSet::Aie2p];
 
-/// Those with a program for attention, too, and those without.
-pub(super) const WITH_ATTENTION: &[InstructionSet] = &[InstructionSet::Aie2];
-pub(super) const WITHOUT_ATTENTION: &[InstructionSet] = &[InstructionSet::Aie2p];
+/// Those with a family of all products beside this one, and those without.
+pub(super) const BESIDE_OTHERS: &[InstructionSet] = &[InstructionSet::Aie2];
+pub(super) const ALONE: &[InstructionSet] = &[InstructionSet::Aie2p];
 
 /// The array with the programs of its cores.
 pub(super) struct Machine {
     pub rings: Rings,
     /// The cores for vectors.
     pub vectors: Arc<elements::Machine>,
-    /// The cores for attention, if there are any.
-    attention: Option<Attention>,
+    /// The cores for attention.
+    pub attention: Attention,
     /// What is known of the loops of products.
     pub loops: Vec<LoopReport>,
     /// What streams of all its cores have in common: those of vectors and attention need no type of weights.
@@ -45,8 +45,7 @@ impl Machine {
     pub fn new(arch: &Arch, isa: &'static Isa, types: Types) -> Result<Self, ConfigureError> {
         let form = LoopForm::of(arch);
         let ([lower, upper], vectors) = (programs(isa, types, form)?, elements_program(isa, Repertoire::Token, form)?);
-        let has_attention = WITH_ATTENTION.contains(&isa.set());
-        let attention = has_attention.then(|| attention::program::program(isa, form)).transpose()?;
+        let attention = attention::program::program(isa, form)?;
         let [of_lower, of_upper, of_vectors] = [&lower, &upper, &vectors].map(|program| -> Vec<(u32, Vec<u8>)> {
             program.data.iter().map(|section| (section.offset, section.bytes.clone())).collect()
         });
@@ -55,11 +54,11 @@ impl Machine {
             arch.array.columns as u8,
             ([(&lower, &of_lower), (&upper, &of_upper)].map(|(of, data)| CoreCode { program: &of.code, data }), &CORE),
             Some(CoreCode { program: &vectors.code, data: &of_vectors }),
-            attention.as_ref().map(|attention| (&attention.code[..], attention::WORDS)),
+            Some((&attention.code, attention::WORDS)),
         )?;
         let missing = || ArrayError::NoParameters(Rings::cores(0)[0]);
         let elements = rings.vectors().cloned().ok_or_else(missing)?;
-        let attention = rings.attention().cloned();
+        let attention = rings.attention().cloned().ok_or_else(missing)?;
         let vectors = Arc::new(elements::Machine { elements, loops: vectors.loops });
         // The self-test may admit one form only.
         let loops = match form {
@@ -78,11 +77,6 @@ impl Machine {
     pub fn configured(&self, kernel: KernelArtifact, weights: Option<Weights>) -> KernelArtifact {
         let needs = weights.iter().map(|weights| weights.dtype().to_string()).collect();
         kernel.with_configuration(Configuration { needs, ..self.configuration.clone() })
-    }
-
-    /// The cores for attention.
-    pub fn attention(&self) -> Result<&Attention, NativeError> {
-        self.attention.as_ref().ok_or_else(|| NativeError::failed(NAME, "no cores for attention"))
     }
 }
 

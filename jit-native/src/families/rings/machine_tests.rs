@@ -46,6 +46,7 @@ fn run(kernel: &KernelArtifact, Material { sources, before, expected, .. }: &Mat
 #[case::rows("aie2", &vectors::FAMILY, "SET_ROWS", DataType::F32)]
 #[case::attention("aie2", &attention::FAMILY, "FLASH_ATTN_EXT", DataType::F32)]
 #[case::products_of_aie2p("aie2p", &ALONE, "MUL_MAT", DataType::Q4_0)]
+#[case::attention_of_aie2p("aie2p", &attention::FAMILY, "FLASH_ATTN_EXT", DataType::F32)]
 #[case::vectors_of_aie2p("aie2p", &vectors::FAMILY, "ADD", DataType::F32)]
 fn a_stream_gives_the_same_bytes_on_another_pdi(
     #[case] generation: &str,

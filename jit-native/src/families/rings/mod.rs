@@ -40,7 +40,7 @@ use crate::kit::{Family, NativeError, isa_for};
 use aie_hal::{Arch, KernelArtifact};
 use aie_isa::Isa;
 use aie_ops::Node;
-use machine::{Machine, NAME, WITH_ATTENTION, WITHOUT_ATTENTION, machine};
+use machine::{BESIDE_OTHERS, Machine, NAME, machine};
 use plan::{plan, traffic};
 use problem::Problem;
 use std::collections::BTreeSet;
@@ -50,13 +50,13 @@ const OPERATION: &str = "MUL_MAT";
 
 /// Products with few columns.
 pub static FAMILY: Family =
-    Family { name: NAME, operations: &[OPERATION], instruction_sets: WITH_ATTENTION, cases: cases::cases, build };
+    Family { name: NAME, operations: &[OPERATION], instruction_sets: BESIDE_OTHERS, cases: cases::cases, build };
 
 /// The same where no other family has products: with more columns, too, some after the others.
 pub static ALONE: Family = Family {
     name: "rings-products",
     operations: &[OPERATION],
-    instruction_sets: WITHOUT_ATTENTION,
+    instruction_sets: machine::ALONE,
     cases: cases::in_turns,
     build: build_in_turns,
 };
@@ -76,7 +76,7 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
         return Err(NativeError::unsupported(NAME, node, format!("possible: {OPERATION}")));
     }
     // Where there is no machine, that is what a caller has to know first.
-    let isa = isa_for(NAME, WITH_ATTENTION, arch)?;
+    let isa = isa_for(NAME, BESIDE_OTHERS, arch)?;
     made(node, arch, isa, Problem::of(node))
 }
 

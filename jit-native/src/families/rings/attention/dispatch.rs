@@ -4,12 +4,13 @@ use super::plan::{Cut, Piece, dealt};
 use crate::array::{
     ArrayError, Attention, AttentionColumn, AttentionCore, Dimension, Moves, OWN_MEMORY, Part, Region, Ring,
 };
-use crate::families::attention::dispatch::{Arena, CACHED, KEY_BLOCK, KEYS, QUERIES, VALUE_BLOCK, dimensions};
+use crate::families::attention::dispatch::{Arena, CACHED, KEYS, QUERIES, dimensions};
 use crate::families::attention::emit::VALUES;
 use crate::families::attention::memory::ARENA;
 use crate::families::attention::parameters::Parameters;
 use crate::families::attention::plan::Sizes;
 use crate::families::attention::problem::{Operand, Problem};
+use crate::numerics::Heads;
 
 /// The stream for all heads, tokens and batches.
 pub(super) fn stream(
@@ -153,7 +154,10 @@ impl Phase<'_> {
 
     fn keys(&self, memory: &Memory) -> Moves {
         let operand = &self.problem.k;
-        Moves { runs: vec![self.tiles(memory.keys, operand, KEY_BLOCK)], regions: self.rows(KEYS, operand) }
+        Moves {
+            runs: vec![self.tiles(memory.keys, operand, Heads::key_block(self.problem.set))],
+            regions: self.rows(KEYS, operand),
+        }
     }
 
     /// Queries, mask, values.
@@ -183,7 +187,7 @@ impl Phase<'_> {
         }
         regions.extend(self.rows(CACHED, &problem.v));
         let first = (!parts.is_empty()).then_some((parts, 1));
-        let tiles = self.tiles(memory.values, &problem.v, VALUE_BLOCK);
+        let tiles = self.tiles(memory.values, &problem.v, Heads::value_block(problem.set));
         Moves { runs: first.into_iter().chain([tiles]).collect(), regions }
     }
 

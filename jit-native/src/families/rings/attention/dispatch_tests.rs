@@ -1,14 +1,16 @@
 //! Streams on the emulated array: how long they take, and what they leave behind.
 
+use super::super::super::machine::INSTRUCTION_SETS;
 use super::super::Types;
 use super::super::build;
 use super::super::machine;
 use super::super::plan::Cut;
 use super::*;
-use crate::array::testing::{Device, aie2};
+use crate::array::testing::{Device, arch};
 use crate::array::{GO_LOCK, Tile};
 use crate::families::attention::cases::without_sinks;
 use crate::families::testing::Random;
+use crate::kit::isa_for;
 use aie_emulator::Rules;
 use aie_emulator::design::{Design, Source};
 use aie_hal::format::instructions::{Instruction, InstructionStream};
@@ -16,12 +18,19 @@ use aie_ops::fit::{self, Fit};
 use aie_ops::{DataType, Node, OpParams, Tensor, table};
 use rstest::rstest;
 
-fn attention() -> Attention {
-    machine(&aie2(), Types::DEFAULTS[0]).unwrap().attention().unwrap().clone()
+fn attention(generation: &str) -> Attention {
+    machine(&arch(generation), Types::DEFAULTS[0]).unwrap().attention.clone()
 }
 
 /// A node without values, and the sizes of its arguments.
-fn problem(elements: usize, tokens: usize, heads: usize, keys: usize, dtype: DataType) -> (Problem, Vec<Vec<u32>>) {
+fn problem(
+    generation: &str,
+    elements: usize,
+    tokens: usize,
+    heads: usize,
+    keys: usize,
+    dtype: DataType,
+) -> (Problem, Vec<Vec<u32>>) {
     let cache = Tensor::contiguous(dtype, [elements, keys, heads / 4, 1]);
     let q = Tensor::contiguous(DataType::F32, [elements, tokens, heads, 1]);
     let mask = Tensor::contiguous(DataType::F16, [keys, tokens, 1, 1]);
@@ -31,7 +40,7 @@ fn problem(elements: usize, tokens: usize, heads: usize, keys: usize, dtype: Dat
     let sources = [q, cache, cache, mask];
     let node = Node::new("FLASH_ATTN_EXT", params, output, sources.map(Some).to_vec());
     let buffers = sources.iter().chain([&output]).map(|tensor| vec![0; tensor.span_bytes() / 4]).collect();
-    (Problem::of(&node).unwrap(), buffers)
+    (Problem::of(&node, isa_for("", INSTRUCTION_SETS, &arch(generation)).unwrap().set()).unwrap(), buffers)
 }
 
 /// What plans are compared by is near what the emulator counts.
@@ -41,10 +50,11 @@ fn cycles_are_estimated(
     #[values(16, 32, 64)] keys: usize,
     #[values(DataType::F16, DataType::BF16)] dtype: DataType,
     #[values((1, 1), (2, 1), (1, 2))] (units, items): (usize, usize),
+    #[values("aie2", "aie2p")] generation: &str,
 ) {
-    let (problem, mut buffers) = problem(elements, units, 4 * items, 256, dtype);
+    let (problem, mut buffers) = problem(generation, elements, units, 4 * items, 256, dtype);
     let Some(cut) = Cut::new(&problem, keys, units, items) else { return };
-    let machine = attention();
+    let machine = attention(generation);
     let stream = stream(&machine, &problem, cut, 1).unwrap();
     let run = Device::of(machine.configured()).dispatch(&stream, &mut buffers).unwrap();
     let (found, estimated) = (run.timing.cycles, cut.cycles(&problem, 1));
@@ -58,14 +68,19 @@ fn cycles_are_estimated(
 #[case::items_differ(1, 5, 2)]
 #[case::tokens_overlap(3, 2, 1)]
 #[case::pieces(2, 2, 1)]
-fn streams_leave_everything_at_rest(#[case] tokens: usize, #[case] groups: usize, #[case] columns: usize) {
-    let (problem, mut buffers) = problem(64, tokens, 4 * groups, 330, DataType::F16);
+fn streams_leave_everything_at_rest(
+    #[case] tokens: usize,
+    #[case] groups: usize,
+    #[case] columns: usize,
+    #[values("aie2", "aie2p")] generation: &str,
+) {
+    let (problem, mut buffers) = problem(generation, 64, tokens, 4 * groups, 330, DataType::F16);
     let whole = Cut::new(&problem, 32, tokens.min(2), groups.min(2)).unwrap();
     let cut = Cut { pieces: tokens, ..whole };
-    let machine = attention();
+    let machine = attention(generation);
     let stream = stream(&machine, &problem, cut, columns).unwrap();
     let source = Source::parse(machine.configured().pdi(), Some(&stream)).unwrap();
-    let design = Design::read(&aie2(), &source).unwrap();
+    let design = Design::read(&arch(generation), &source).unwrap();
     assert_eq!((&design.problems[..], &design.doubts[..]), (&[][..], &[][..]));
     let mut device = Device::of(machine.configured());
     let locks = |device: &Device| (0..4).map(|column| device.locks(Tile::new(column, 5), 16)).collect::<Vec<_>>();
@@ -77,10 +92,13 @@ fn streams_leave_everything_at_rest(#[case] tokens: usize, #[case] groups: usize
 }
 
 /// A phase of one item writes parameters, descriptors, tasks and the go lock: rings have the locks that are configured.
-#[test]
-fn no_lock_is_set_for_one_item() {
-    let (problem, _) = problem(64, 1, 12, 1024, DataType::F16);
-    let machine = attention();
+/// One wait is for one column or for all of them.
+#[rstest]
+#[case("aie2", 3 * 33)]
+#[case("aie2p", 3 * 32 + 1)]
+fn no_lock_is_set_for_one_item(#[case] generation: &str, #[case] operations: u64) {
+    let (problem, _) = problem(generation, 64, 1, 12, 1024, DataType::F16);
+    let machine = attention(generation);
     let cut = Cut::new(&problem, 64, 1, 1).unwrap();
     let stream = stream(&machine, &problem, cut, 3).unwrap();
     let writes = InstructionStream::parse(&stream).unwrap().operations().filter_map(|operation| match operation {
@@ -89,13 +107,13 @@ fn no_lock_is_set_for_one_item() {
     });
     let locks: Vec<_> = writes.filter(|(_, row, offset)| *row == 5 && (0x1_F000..0x1_F100).contains(offset)).collect();
     assert_eq!(locks, [0, 1, 2].map(|column| (column, 5, 0x1_F000 + 0x10 * u32::from(GO_LOCK))));
-    assert_eq!(InstructionStream::parse(&stream).unwrap().charged_operations(), 3 * 33);
+    assert_eq!(InstructionStream::parse(&stream).unwrap().charged_operations(), operations);
 }
 
 /// Whatever goes on when, and whether the array was loaded again in between.
-#[test]
-fn results_do_not_depend_on_the_order_of_events() {
-    let (problem, mut before) = problem(64, 2, 12, 330, DataType::F16);
+#[rstest]
+fn results_do_not_depend_on_the_order_of_events(#[values("aie2", "aie2p")] generation: &str) {
+    let (problem, mut before) = problem(generation, 64, 2, 12, 330, DataType::F16);
     let mut random = Random(5);
     let halves = before.len() - 1;
     for (index, buffer) in before[..halves].iter_mut().enumerate() {
@@ -106,7 +124,7 @@ fn results_do_not_depend_on_the_order_of_events() {
             _ => (next(0.0, 65_535.0) as u32) << 16 & 0x9FFF_0000 | 0x2000_0000 | 0x2000 | next(0.0, 8191.0) as u32,
         });
     }
-    let machine = attention();
+    let machine = attention(generation);
     let cut = Cut { pieces: 2, ..Cut::new(&problem, 32, 2, 2).unwrap() };
     let stream = stream(&machine, &problem, cut, 2).unwrap();
     let mut expected = before.clone();
@@ -115,7 +133,7 @@ fn results_do_not_depend_on_the_order_of_events() {
     for seed in 1..=4 {
         let mut rules = Rules::default();
         rules.interleaving = Some(seed);
-        let mut device = Device::load_under(&aie2(), machine.configured().pdi(), rules).unwrap();
+        let mut device = Device::load_under(&arch(generation), machine.configured().pdi(), rules).unwrap();
         device.harness.reload_at_random(seed);
         for _ in 0..2 {
             let mut found = before.clone();
@@ -126,11 +144,11 @@ fn results_do_not_depend_on_the_order_of_events() {
 }
 
 /// Nothing is read or written beside a node's arguments.
-#[test]
-fn kernels_fit_their_nodes() {
+#[rstest]
+fn kernels_fit_their_nodes(#[values("aie2", "aie2p")] generation: &str) {
     let operation = table::lookup("FLASH_ATTN_EXT").unwrap();
     for case in without_sinks() {
-        let kernel = build(&case.node, &aie2()).unwrap();
+        let kernel = build(&case.node, &arch(generation)).unwrap();
         assert_eq!(fit::check(operation, &case.node, &kernel), Ok(Fit::Fits), "{}", case.name());
     }
 }

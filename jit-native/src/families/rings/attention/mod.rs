@@ -36,7 +36,7 @@ mod dispatch;
 mod plan;
 pub(super) mod program;
 
-use super::machine::{WITH_ATTENTION, machine};
+use super::machine::{INSTRUCTION_SETS, machine};
 use super::types::Types;
 use crate::families::attention::cases::without_sinks;
 pub(super) use crate::families::attention::parameters::WORDS;
@@ -55,7 +55,7 @@ const OPERATION: &str = "FLASH_ATTN_EXT";
 pub static FAMILY: Family = Family {
     name: NAME,
     operations: &[OPERATION],
-    instruction_sets: WITH_ATTENTION,
+    instruction_sets: INSTRUCTION_SETS,
     cases: |_| without_sinks(),
     build,
 };
@@ -65,11 +65,11 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
         return Err(NativeError::unsupported(NAME, node, format!("possible: {OPERATION}")));
     }
     // Where there is no machine, that is what a caller has to know first.
-    isa_for(NAME, WITH_ATTENTION, arch)?;
+    let isa = isa_for(NAME, INSTRUCTION_SETS, arch)?;
     let unsupported = |reason: String| NativeError::unsupported(NAME, node, reason);
-    let problem = Problem::of(node).and_then(taken).map_err(unsupported)?;
+    let problem = Problem::of(node, isa.set()).and_then(taken).map_err(unsupported)?;
     let machine = machine(arch, Types::DEFAULTS[0])?;
-    let attention = machine.attention()?;
+    let attention = &machine.attention;
     let cores = attention.cores();
     let stream = cost::cheapest(cost::powers(cores.len()), &arch.cost, |columns| {
         let cut = Cut::cheapest(&problem, columns, &arch.cost)?;

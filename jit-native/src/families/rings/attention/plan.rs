@@ -5,6 +5,7 @@ use crate::families::attention::plan::{MOST_UNITS, Sizes, TILES, product_cycles}
 use crate::families::attention::problem::{Cache, Operand, Problem};
 use aie_hal::arch::CostModel;
 use aie_hal::format::extent::Traffic;
+use aie_isa::InstructionSet;
 use std::ops::Range;
 
 /// Tokens, of all batches. More are for a family that multiplies with all cores.
@@ -16,9 +17,24 @@ const MOST_STATES: usize = 63;
 /// Tiles of a phase: runs of three of a channel's four tasks; the other one is for queries and mask.
 const MOST_RUNS: usize = 3 * 256;
 
-/// Cycles, about, as the emulator counts them: of a token's tile, of four keys of it, of a conversion beside the loop.
-const TILE_CYCLES: usize = 440;
-const FOUR_KEYS_CYCLES: usize = 39;
+/// Cycles, about, as the emulator counts them, of what takes different times on different units.
+struct Rates {
+    /// Of a token's tile, and of four keys of it.
+    tile: usize,
+    four_keys: usize,
+    /// Of 128 elements that are converted.
+    f16: usize,
+    f32: usize,
+}
+
+const fn rates(set: InstructionSet) -> Rates {
+    match set {
+        InstructionSet::Aie2 => Rates { tile: 440, four_keys: 39, f16: 17, f32: 88 },
+        InstructionSet::Aie2p => Rates { tile: 175, four_keys: 77, f16: 9, f32: 64 },
+    }
+}
+
+/// Of a conversion beside the loop.
 const CONVERSION_CYCLES: usize = 40;
 /// Of a phase; of a token of an item, and of four elements of its values.
 const PHASE_CYCLES: usize = 1850;
@@ -176,12 +192,13 @@ impl Cut {
     pub fn cycles(self, problem: &Problem, columns: usize) -> u64 {
         let Self { keys, units, .. } = self;
         let arriving = keys * problem.k.words().max(problem.v.words());
+        let rates = rates(problem.set);
         let converted = [problem.k, problem.v].map(|operand| match operand.cache {
-            Cache::F16 => CONVERSION_CYCLES + keys * operand.elements / 128 * 17,
-            Cache::F32 => CONVERSION_CYCLES + keys * operand.elements / 128 * 88,
+            Cache::F16 => CONVERSION_CYCLES + keys * operand.elements / 128 * rates.f16,
+            Cache::F32 => CONVERSION_CYCLES + keys * operand.elements / 128 * rates.f32,
             Cache::Bf16 => 0,
         });
-        let each = TILE_CYCLES + keys / 4 * FOUR_KEYS_CYCLES + product_cycles(problem, keys);
+        let each = rates.tile + keys / 4 * rates.four_keys + product_cycles(problem, keys);
         let tile = (converted.iter().sum::<usize>() + units * each).max(arriving);
         let item = units * (ITEM_CYCLES + problem.v.elements / 4 * FOUR_VALUES_CYCLES);
         let items = self.passes(problem) * heads(problem).len().div_ceil(columns);

@@ -1,8 +1,13 @@
 use super::*;
 use crate::array::testing::aie2;
+use aie_isa::InstructionSet;
 use aie_ops::{DataType, Node, OpParams, Tensor};
 
-fn problem(elements: usize, tokens: usize, [heads, kv_heads]: [usize; 2], keys: usize, dtype: DataType) -> Problem {
+fn problem(elements: usize, tokens: usize, heads: [usize; 2], keys: usize, dtype: DataType) -> Problem {
+    Problem::of(&node(elements, tokens, heads, keys, dtype), InstructionSet::Aie2).unwrap()
+}
+
+fn node(elements: usize, tokens: usize, [heads, kv_heads]: [usize; 2], keys: usize, dtype: DataType) -> Node {
     let tensor = |dtype, ne| Some(Tensor::contiguous(dtype, ne));
     let cache = tensor(dtype, [elements, keys, kv_heads, 1]);
     let mask = keys.is_multiple_of(2).then(|| Tensor::contiguous(DataType::F16, [keys, tokens, 1, 1]));
@@ -10,7 +15,7 @@ fn problem(elements: usize, tokens: usize, [heads, kv_heads]: [usize; 2], keys: 
     params.0[0] = 0.125f32.to_bits().cast_signed();
     let sources = vec![tensor(DataType::F32, [elements, tokens, heads, 1]), cache, cache, mask];
     let output = Tensor::contiguous(DataType::F32, [elements, heads, tokens, 1]);
-    Problem::of(&Node::new("FLASH_ATTN_EXT", params, output, sources)).unwrap()
+    Node::new("FLASH_ATTN_EXT", params, output, sources)
 }
 
 /// Tiles lie within their piece, and what is not left out of them is each key once.
@@ -87,6 +92,15 @@ fn cuts_fit() {
             }
         }
     }
+}
+
+/// Elements of values that no product of lanes takes.
+#[test]
+fn values_are_multiples_of_what_a_unit_takes() {
+    let node = |elements| node(elements, 1, [4, 1], 64, DataType::F16);
+    let aie2p = |elements| Problem::of(&node(elements), InstructionSet::Aie2p);
+    assert_eq!(aie2p(80).unwrap_err(), "heads of 80 elements of values; possible: multiples of 32");
+    assert!(aie2p(96).is_ok() && Problem::of(&node(80), InstructionSet::Aie2).is_ok());
 }
 
 #[test]

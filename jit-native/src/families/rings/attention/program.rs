@@ -6,14 +6,22 @@ use crate::families::attention::emit::Kernel;
 use crate::families::attention::parameters::{Parameter, SLOPES, SLOPES_STEP};
 use crate::families::attention::program::{acquire_empty, acquire_full, release_empty, release_full};
 use crate::families::attention::{convert, merge, scores, softmax, values};
+use crate::numerics::{Unit, UnitProgram, written_for};
 use aie_isa::Isa;
 
 /// The program. It waits for the go lock of each phase.
 pub(in crate::families::rings) fn program(isa: &'static Isa, loops: LoopForm) -> Result<CoreProgram, CoreError> {
-    let mut b = CoreBuilder::new(isa);
-    let k = Kernel::new(&mut b);
-    b.forever(|b| phase(b, k));
-    b.finish_with(loops)
+    written_for(isa, &Phases).finish_with(loops)
+}
+
+/// One phase after the other.
+struct Phases;
+
+impl UnitProgram for Phases {
+    fn write<U: Unit>(&self, b: &mut CoreBuilder, unit: U) {
+        let k = Kernel::new(b, unit);
+        b.forever(|b| phase(b, k));
+    }
 }
 
 /// What a phase has for each item, in scalars: slopes, queries in bf16, states.
@@ -24,7 +32,7 @@ struct Item {
     state: Reg,
 }
 
-fn phase(b: &mut CoreBuilder, k: Kernel) {
+fn phase<U: Unit>(b: &mut CoreBuilder, k: Kernel<U>) {
     b.acquire(OWN_LOCKS + GO_LOCK, -1);
     let begins = k.parameter(b, Parameter::Begins);
     b.when(begins, |b| begin(b, k));
@@ -63,7 +71,7 @@ fn phase(b: &mut CoreBuilder, k: Kernel) {
 }
 
 /// Queries arrive, and states are those of no keys.
-fn begin(b: &mut CoreBuilder, k: Kernel) {
+fn begin<U: Unit>(b: &mut CoreBuilder, k: Kernel<U>) {
     acquire_full(b, AttentionCore::QUERIES_LOCK);
     let places = [(Parameter::Queries, Parameter::QueriesBytes), (Parameter::Converted, Parameter::ConvertedBytes)];
     let places = places.map(|(first, bytes)| (k.parameter(b, first), bytes));
@@ -74,7 +82,7 @@ fn begin(b: &mut CoreBuilder, k: Kernel) {
 }
 
 /// One tile of keys and values.
-fn tile(b: &mut CoreBuilder, k: Kernel, [keys, values]: [Reg; 2], [skip, mask]: [Reg; 2], item: Item) {
+fn tile<U: Unit>(b: &mut CoreBuilder, k: Kernel<U>, [keys, values]: [Reg; 2], [skip, mask]: [Reg; 2], item: Item) {
     acquire_full(b, AttentionCore::KEYS_LOCK);
     convert::tile(b, k, keys, Parameter::KeyType, Parameter::KeyConversions);
     acquire_full(b, AttentionCore::VALUES_LOCK);
@@ -105,12 +113,16 @@ fn tile(b: &mut CoreBuilder, k: Kernel, [keys, values]: [Reg; 2], [skip, mask]: 
 mod tests {
     use super::*;
     use crate::check::{Program, check};
+    use crate::families::testing::without_evidence;
+    use aie_isa::InstructionSet;
     use rstest::rstest;
 
     /// All ways through the program, with the memory of its own tile alone.
     #[rstest]
-    fn the_checker_accepts_the_program(#[values(LoopForm::Hardware, LoopForm::Jnz)] loops: LoopForm) {
-        let isa = Isa::aie2();
+    fn the_checker_accepts_the_program(
+        #[values(LoopForm::Hardware, LoopForm::Jnz)] loops: LoopForm,
+        #[values(Isa::aie2(), Isa::aie2p())] isa: &'static Isa,
+    ) {
         let program = program(isa, loops).unwrap();
         let own = OWN_MEMORY..OWN_MEMORY + 0x1_0000;
         let report = check(&Program::new(isa, &program.code).with_data(vec![own]));
@@ -119,5 +131,8 @@ mod tests {
         program.loops.iter().for_each(|report| println!("{report:?}"));
         println!("{} bytes, {} bundles, {} reads followed", report.bytes, report.bundles, report.reads);
         assert!(report.bytes <= 16 * 1024);
+        if isa.set() == InstructionSet::Aie2p {
+            assert_eq!(without_evidence(&program.code), [""; 0]);
+        }
     }
 }
