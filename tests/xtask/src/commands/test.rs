@@ -125,7 +125,8 @@ fn run_all(stages: &[&'static Stage], lanes: usize, programs: Option<&Path>, opt
             let sender = sender.clone();
             thread::spawn(move || {
                 let row = run::run(stage, command, &output);
-                sender.send((stage, output, row))
+                // After an error it is not waited for.
+                let _ = sender.send((stage, output, row));
             });
         }
         if running.is_empty() {
