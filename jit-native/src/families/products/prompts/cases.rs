@@ -27,10 +27,11 @@ pub(super) fn product(weights: DataType, columns: DataType, [m, n, k]: [usize; 3
 mod tests {
     use super::super::FAMILY;
     use aie_hal::ArchRegistry;
+    use rstest::rstest;
 
-    #[test]
-    fn all_are_taken() {
-        let arch = ArchRegistry::builtin().get("aie2").unwrap();
+    #[rstest]
+    fn all_are_taken(#[values("aie2", "aie2p")] generation: &str) {
+        let arch = ArchRegistry::builtin().get(generation).unwrap();
         for case in FAMILY.cases_on(&arch) {
             FAMILY.kernel_of(&case, &arch).unwrap_or_else(|error| panic!("{}: {error}", case.name()));
         }

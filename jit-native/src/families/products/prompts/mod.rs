@@ -7,15 +7,16 @@
 //!   one core, 64 KiB
 //!
 //!   sums       rows x columns of f32, 16 rows after 16
-//!   columns    two chunks of 64 or 128 k, in bf16, as blocks of 8 k x 4 columns
-//!   decoded    16 rows of a chunk in bf16, if weights are not bf16
+//!   columns    two chunks of 64 or 128 k, as the matrix unit takes them: in bf16, or in block floating point
+//!   decoded    16 rows of a chunk, likewise, if they do not arrive so
 //!   weights    2 x 16 rows of a chunk, as they arrive
 //!   arriving   2 x (4 to 16 columns x 64 k), as they arrive
 //! ```
 //!
 //! For 16 rows of a chunk a core decodes their weights once, multiplies them with all columns (`multiply`), and converts some of the columns of the
-//! next chunk. What is cut how is in `plan`, which also tells how long that takes: where the family of all products takes less, the node is its.
-//! Decoders, and the conversion of columns, are those of [all products](super).
+//! next chunk. What is cut how is in `plan`, which also tells how long that takes: where another family takes less, the node is its.
+//! On aie2 decoders, and the conversion of columns, are those of [all products](super); on aie2p all of it is in `blocks`. What differs between
+//! both matrix units is in `matrix`.
 
 mod blocks;
 mod cases;

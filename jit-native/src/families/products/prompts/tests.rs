@@ -4,6 +4,7 @@ use super::cases::product;
 use super::matrix::Matrix;
 use super::*;
 use crate::array::testing::{Device, bytes_of, words_of};
+use aie_emulator::Rules;
 use aie_hal::ArchRegistry;
 use aie_hal::format::instructions::InstructionStream;
 use aie_ops::DataType;
@@ -15,12 +16,7 @@ fn run(generation: &str, weights: DataType, columns: DataType, [m, n, k]: [usize
     let case = product(weights, columns, [m, n, k]);
     let problem = Problem::of(&case.node).unwrap();
     let (machine, planned) = made(&problem, &arch).unwrap().unwrap();
-    println!("{} cycles are expected", planned.cycles);
-    for phase in
-        plan::phases(&problem, machine.matrix, [machine.broadcast.columns().len(), machine.broadcast.rows()]).unwrap()
-    {
-        println!("{phase:?}");
-    }
+    println!("{weights} {m} x {n} x {k}: {} cycles are expected", planned.cycles);
     let kernel = artifact(&problem, &machine, planned.stream).unwrap();
     let material = case.material(0).unwrap();
     let words = |bytes: &Vec<u8>| {
@@ -80,16 +76,40 @@ fn columns_of_bf16_are_the_same(
     assert!(results[0] == results[1]);
 }
 
-/// Cycles of larger products, for reports.
-#[test]
-#[ignore = "takes long"]
-fn cycles_of_large_products() {
-    for shape in [[2048, 512, 512], [1536, 512, 576]] {
-        for weights in [DataType::Q4_0, DataType::BF16] {
-            let (cycles, operations) = run("aie2p", weights, DataType::F32, shape);
-            println!("{weights} {shape:?}: {cycles} cycles, {operations} operations");
-        }
+/// In other orders of events, and with the PDI loaded again at random in between.
+#[rstest]
+fn products_are_right_in_any_order(#[values("aie2", "aie2p")] generation: &str, #[values(1, 2, 3, 4)] seed: u64) {
+    let arch = ArchRegistry::builtin().get(generation).unwrap();
+    let mut rules = Rules::default();
+    rules.interleaving = Some(seed);
+    let mut device: Option<Device> = None;
+    for (weights, shape) in [(DataType::Q4_0, [64, 128, 128]), (DataType::BF16, [64, 144, 64])] {
+        let case = product(weights, DataType::F32, shape);
+        let problem = Problem::of(&case.node).unwrap();
+        let (machine, planned) = made(&problem, &arch).unwrap().unwrap();
+        let kernel = artifact(&problem, &machine, planned.stream).unwrap();
+        let device = device.get_or_insert_with(|| {
+            let mut device = Device::load_under(&arch, kernel.pdi(), rules.clone()).unwrap();
+            device.harness.reload_at_random(seed);
+            device
+        });
+        let material = case.material(seed as u32).unwrap();
+        let mut buffers: Vec<Vec<u32>> =
+            material.sources.iter().chain([&material.before]).map(|bytes| words_of(bytes)).collect();
+        device.dispatch(kernel.instructions(), &mut buffers).unwrap();
+        case.judge(&bytes_of(&buffers[2]), &material.expected).unwrap();
     }
+}
+
+/// For `docs/native-prompts.md`.
+#[rstest]
+#[ignore = "takes minutes without optimisation"]
+fn cycles_of_large_products(
+    #[values([576, 512, 1536], [1536, 512, 576], [2048, 512, 2048])] shape: [usize; 3],
+    #[values(DataType::Q4_0, DataType::BF16)] weights: DataType,
+) {
+    let (cycles, operations) = run("aie2p", weights, DataType::F32, shape);
+    println!("{weights} {shape:?}: {cycles} cycles, {operations} operations");
 }
 
 /// What keeps a product from the family.
@@ -120,6 +140,29 @@ fn prompts_are_taken(#[values(DataType::BF16, DataType::Q4_0)] weights: DataType
     });
     assert!(own < other, "{own} operations instead of {other}");
     println!("{weights} {shape:?}: {own} operations instead of {other}");
+}
+
+/// On the other generation others have few columns, and none has many.
+#[rstest]
+#[case::blocks(DataType::Q4_0, [576, 512, 576], Ok(()))]
+#[case::many_rows(DataType::Q8_0, [2048, 256, 512], Ok(()))]
+#[case::without_blocks(DataType::BF16, [576, 16, 576], Ok(()))]
+#[case::few(DataType::Q4_0, [64, 16, 256], Err("by the family of a decoded token"))]
+#[case::types(DataType::Q4_K, [512, 512, 512], Err("weights of q4_K; possible: bf16, f32, q4_0, q4_1, q8_0"))]
+fn prompts_of_aie2p_are_taken(
+    #[case] weights: DataType,
+    #[case] shape: [usize; 3],
+    #[case] expected: Result<(), &str>,
+) {
+    let arch = ArchRegistry::builtin().get("aie2p").unwrap();
+    let node = product(weights, DataType::F32, shape).node;
+    let other = crate::families::rings::in_turns(&node, &arch).map(|other| other.nanoseconds(&arch.cost));
+    println!("{weights} {shape:?}: {other:?} ns otherwise");
+    let built = build(&node, &arch).map_err(|error| error.to_string());
+    match expected {
+        Ok(()) => assert_eq!(built.map(|_| ()), Ok(())),
+        Err(message) => assert!(built.as_ref().is_err_and(|error| error.contains(message)), "{built:?}"),
+    }
 }
 
 /// Tiles go over all rows and columns, none beyond the last.
