@@ -60,7 +60,7 @@ aie_hal::settings! {
         GGML_HSA_NATIVE_LOOPS: "`auto`, `hardware`, `jnz`" => "`auto`";
         /// Which native kernels make products with one to four columns: `product`, those of all other products; `rings`, those whose
         /// channels the PDI starts, where they take the shapes, and with them all else of a decoded token, in the same PDI, and products
-        /// of prompts by broadcast where that takes less time (for aie2).
+        /// of prompts by broadcast where that takes less time.
         GGML_HSA_NATIVE_PRODUCTS: "`product`, `rings`" => "`rings`";
         /// When a family of native kernels is tested on an NPU before it is used there, and imported memory before models are used where
         /// they are mapped (`docs/native-selftest.md`). `auto`: once for the NPU, its firmware, the kernel with its driver, and this
