@@ -89,7 +89,7 @@ fn products_are_right_in_any_order(#[values("aie2", "aie2p")] generation: &str, 
         let (machine, planned) = made(&problem, &arch).unwrap().unwrap();
         let kernel = artifact(&problem, &machine, planned.stream).unwrap();
         let device = device.get_or_insert_with(|| {
-            let mut device = Device::load_under(&arch, kernel.pdi(), rules.clone()).unwrap();
+            let mut device = Device::load_under(&arch, kernel.pdi(), rules).unwrap();
             device.harness.reload_at_random(seed);
             device
         });
