@@ -54,7 +54,7 @@ aie_hal::settings! {
         /// `iron`: IRON, which has to be installed. `reference`: kernels for simulated devices only. A compiler that does not
         /// have a kernel leaves it to the next one. On an NPU native kernels have to pass their self-test first (`GGML_HSA_SELFTEST`).
         GGML_HSA_COMPILERS: "`native`, `iron`, `reference`, separated by commas"
-            => "`native,iron` on an NPU, without `native` where that has no family of all products for the generation; `reference` on a simulated device, with `execute=emulated` `native,reference`";
+            => "`native,iron` on an NPU, without `native` where that has no products for the generation; `reference` on a simulated device, with `execute=emulated` `native,reference`";
         /// What repeats the innermost loops of native kernels: `hardware`, zero-overhead loops of the cores; `jnz`, branches, which
         /// take some more cycles. `auto`: on an NPU `hardware` if its self-test is right, else `jnz`.
         GGML_HSA_NATIVE_LOOPS: "`auto`, `hardware`, `jnz`" => "`auto`";

@@ -47,7 +47,7 @@ impl CompilerName {
 #[cfg(test)]
 mod tests {
     use super::CompilerName::{self, Iron, Native, Reference};
-    use aie_hal::ArchRegistry;
+    use aie_hal::{Arch, ArchRegistry};
     use rstest::rstest;
 
     #[rstest]
@@ -67,8 +67,21 @@ mod tests {
     #[case("mock:aie2?execute=plan", true, &[Reference])]
     #[case("mock:aie2?execute=emulated", true, &[Native, Reference])]
     #[case("xdna:0", false, &[Native, Iron])]
-    fn the_default_follows_the_device(#[case] uri: &str, #[case] simulated: bool, #[case] expected: &[CompilerName]) {
-        let arch = ArchRegistry::builtin().get("aie2").unwrap();
+    fn the_default_follows_the_device(
+        #[case] uri: &str,
+        #[case] simulated: bool,
+        #[case] expected: &[CompilerName],
+        #[values("aie2", "aie2p")] generation: &str,
+    ) {
+        let arch = ArchRegistry::builtin().get(generation).unwrap();
         assert_eq!(CompilerName::default_of(&uri.parse().unwrap(), simulated, &arch), expected);
+    }
+
+    /// Nothing is executed that no family has a program for.
+    #[test]
+    fn a_generation_without_programs_has_what_others_compile() {
+        let known = ArchRegistry::builtin().get("aie2p").unwrap();
+        let arch = Arch { name: "aie9".into(), instruction_set: None, ..(*known).clone() };
+        assert_eq!(CompilerName::default_of(&"xdna:0".parse().unwrap(), false, &arch), [Iron]);
     }
 }

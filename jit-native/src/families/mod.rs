@@ -23,14 +23,9 @@ use crate::kit::{self, Family, NativeError};
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::Node;
 
-/// Whether there is a family of all products for a generation: without one, an NPU has little from native kernels.
+/// Whether there are products for a generation: without them, an NPU has little from native kernels.
 pub fn has_products(arch: &Arch) -> bool {
-    products::FAMILY.is_for(arch)
-}
-
-/// Whether there is any family for a generation.
-pub fn has_any(arch: &Arch) -> bool {
-    FAMILIES.iter().any(|family| family.is_for(arch))
+    families_of("MUL_MAT").any(|family| family.is_for(arch))
 }
 
 /// All families, in the order of the documentation. An operation may be in several; the first that takes a node has it.

@@ -190,7 +190,7 @@ impl Rig {
         let families = report["families"].as_array().context("no families")?;
         // Only memory can be refused, by a kernel that cannot pin what is mapped for reading.
         let refused = |family: &Value| family["family"] == IMPORTED[1] && family["outcome"] == "refused";
-        // There is no attention of aie2p, nor the other products; and what it has instead is for it alone.
+        // Some families are of aie2 alone, and what aie2p has instead is for it alone.
         let is_made = |family: &Value| {
             let may_be_absent = report["arch"] == "aie2p" || family["family"] == "rings-products";
             !may_be_absent || family["outcome"] != "not made"

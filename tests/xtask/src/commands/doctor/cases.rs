@@ -276,16 +276,16 @@ pub const CASES: &[Case] = &[
         UNSET,
     )),
     machine(
-        "no kernels but those of the library that it does not use",
-        &[("GGML_HSA_REFERENCE_KERNELS", "0")],
+        "no kernels but those of the library, which a setting leaves out",
+        &[("GGML_HSA_COMPILERS", "iron"), ("GGML_HSA_REFERENCE_KERNELS", "0")],
         "open",
-        ("does not get it", "export GGML_HSA_COMPILERS=native"),
-        Fix::Command("export GGML_HSA_COMPILERS"),
+        ("does not get it", "unset GGML_HSA_COMPILERS"),
+        UNSET,
     ),
-    // A generation that the library compiles kernels for by itself, which is what the fix turns on again.
+    // The library compiles kernels by itself, which is what the fix turns on again.
     machine(
         "no kernels, and compiling is off",
-        &[("AMDXDNA_SIM_DEVICES", "aie2"), ("GGML_HSA_REFERENCE_KERNELS", "0"), ("GGML_HSA_JIT", "off")],
+        &[("GGML_HSA_REFERENCE_KERNELS", "0"), ("GGML_HSA_JIT", "off")],
         "open",
         ("does not get it", "unset GGML_HSA_JIT"),
         UNSET,

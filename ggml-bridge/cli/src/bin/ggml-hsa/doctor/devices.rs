@@ -2,7 +2,8 @@
 
 use super::machine::Machine;
 use super::opening::Opening;
-use aie_jit_native::families::has_any;
+use aie_jit_native::families::has_products;
+use ggml_hsa::config::CompilerName;
 use ggml_hsa::device::drivers;
 use ggml_hsa::device::requested::requested;
 use ggml_hsa::kernels::kernel_store::KernelStores;
@@ -20,7 +21,9 @@ pub fn open(machine: &Machine) -> Vec<Opening> {
             Opening::Offered { uri: info.uri.to_string(), copied: info.import_obstacle.clone().or_else(known) }
         }
         Outcome::Idle { device, reason } | Outcome::WithoutStore { device, reason } => {
-            let has_unused = machine.config.jit.compilers.is_none() && has_any(device.arch());
+            let chosen = machine.config.jit.compilers.as_ref();
+            let has_unused =
+                chosen.is_some_and(|chosen| !chosen.contains(&CompilerName::Native)) && has_products(device.arch());
             Opening::Idle { uri: device.info().uri.to_string(), reason, has_unused }
         }
         Outcome::Rejected { uri, cause } => {

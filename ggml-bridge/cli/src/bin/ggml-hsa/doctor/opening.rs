@@ -18,7 +18,7 @@ pub enum Opening {
         uri: String,
         /// What was tried.
         reason: String,
-        /// Whether the library has kernels for it that it uses only on request.
+        /// Whether the library has kernels for it, which the settings leave out.
         has_unused: bool,
     },
     /// It cannot be opened.

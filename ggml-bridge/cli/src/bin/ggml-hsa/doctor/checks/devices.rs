@@ -92,9 +92,8 @@ pub fn opened(machine: &Machine) -> Vec<Finding> {
                     "`unset GGML_HSA_JIT GGML_HSA_JIT_COMPILE`, so that kernels are compiled, or name a directory of compiled ones: \
                      `export GGML_HSA_KERNEL_DIR=DIR`"
                 } else if has_unused {
-                    "install IRON, which compiles kernels (docs/iron-toolchain.md), or name a directory of compiled ones: \
-                     `export GGML_HSA_KERNEL_DIR=DIR`; or use the library's own kernels, which leave this generation's products to \
-                     the CPU, so that a model may be slower than without the NPU: `export GGML_HSA_COMPILERS=native`"
+                    "`unset GGML_HSA_COMPILERS`, so that the library's own kernels are used, or name a directory of compiled ones: \
+                     `export GGML_HSA_KERNEL_DIR=DIR`"
                 } else {
                     "install IRON, which compiles kernels (docs/iron-toolchain.md), or name a directory of compiled ones: \
                      `export GGML_HSA_KERNEL_DIR=DIR`"

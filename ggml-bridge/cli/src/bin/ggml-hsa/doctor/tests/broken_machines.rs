@@ -297,10 +297,10 @@ pub const MACHINES: &[Broken] = &[
         |rig| rig.opens(),
     ),
     row(
-        "no kernels but those of the library that it does not use",
+        "no kernels but those of the library, which a setting leaves out",
         |rig| rig.opening("idle unused: no kernel for aie2p is available from any source"),
         ("open", Error),
-        ("llama.cpp does not get it", "export GGML_HSA_COMPILERS=native"),
+        ("llama.cpp does not get it", "unset GGML_HSA_COMPILERS"),
         |rig| rig.opens(),
     ),
     row(
