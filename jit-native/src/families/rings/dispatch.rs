@@ -33,18 +33,20 @@ fn parameters(problem: &Problem, plan: &Plan, column: &Column) -> Parameters {
     Parameters {
         batches: plan.batches as u32,
         weights: problem.weights as u32,
-        units: problem.units() as u32,
         groups: problem.groups() as u32,
+        halvings: problem.halvings(),
+        kept: (problem.groups() >> problem.halvings()) as u32,
         portions: (problem.units() / problem.groups()) as u32,
         phases: problem.phases() as u32,
         skip: column.skip as u32,
         blocks: column.blocks as u32,
         columns: problem.columns as u32,
-        depth: (problem.depth / 32) as u32,
-        portion_bytes: (problem.groups() * problem.weights.group_bytes() as usize) as u32,
+        pieces: problem.pieces() as u32,
+        depth: (problem.depth / problem.pieces() / 32) as u32,
+        piece_phases: (problem.phases() / problem.pieces()) as u32,
         repeated: problem.repeated() as u32,
-        step: (BATCH_ROWS % problem.units() * problem.weights.unit_bytes() as usize) as u32,
-        portion_phases: (problem.groups() % problem.phases()) as u32,
+        step: (problem.weights.phase_units() % problem.units() * problem.weights.unit_bytes() as usize) as u32,
+        portion_phases: (problem.groups() * BATCH_ROWS / problem.weights.phase_units() % problem.phases()) as u32,
     }
 }
 

@@ -134,6 +134,37 @@ fn products_follow_each_other_on_one_load(
     }
 }
 
+/// The longest rows of each type, as 8B has, sums of several columns that are folded, and odd numbers of large units.
+#[rstest]
+#[case(Weights::Q4_0, 14_336, 1)]
+#[case(Weights::Q4_1, 14_336, 1)]
+#[case(Weights::Q4_1, 6144, 2)]
+#[case(Weights::Q8_0, 14_336, 1)]
+#[case(Weights::Q4K, 14_336, 1)]
+#[case(Weights::Q4K, 6144, 2)]
+#[case(Weights::Q6K, 14_336, 1)]
+#[case(Weights::Q6K, 1792, 1)]
+#[case(Weights::Q5_0, 14_336, 1)]
+#[case(Weights::Q5_1, 14_336, 1)]
+#[case(Weights::Q5K, 14_336, 1)]
+#[case(Weights::Q5K, 1280, 1)]
+fn long_rows_are_taken(
+    #[case] weights: Weights,
+    #[case] depth: usize,
+    #[case] columns: usize,
+    #[values("aie2", "aie2p")] generation: &str,
+) {
+    let arch = arch(generation);
+    let (rings, problem) = (rings_on(&arch, weights), problem((weights, depth, 80, columns)));
+    let mut device = Device::of(rings.configured());
+    let at_rest = locks(&device);
+    let planned = plan(&problem, rings.columns().into(), 0).unwrap();
+    let cycles = run_stream(&mut device, &stream(&rings, &problem, &planned).unwrap(), &problem, 1);
+    let estimated = estimate::cycles(isa_of(&arch).unwrap().set(), &problem, &planned);
+    println!("{weights:?} {depth} x {} on {generation}: {cycles} cycles, {estimated} estimated", problem.columns);
+    assert_eq!(locks(&device), at_rest);
+}
+
 /// The types of files named Q4_K_M of models whose rows are no whole blocks of q4_K, with streams that know nothing of the set.
 #[test]
 fn streams_do_not_depend_on_other_types() {

@@ -16,6 +16,8 @@ const RETURN: usize = 550;
 const AROUND_PORTION: usize = 400;
 const AROUND_COLUMN: usize = 380;
 const AROUND_ROWS: usize = 250;
+/// Cycles for adding neighbours among sums.
+const AROUND_HALVING: usize = 80;
 /// Bytes of weights that each of a column's two cores gets in a cycle.
 const BYTES_PER_CYCLE: usize = 2;
 /// Cycles for the sums of a unit of sixteen rows.
@@ -52,12 +54,13 @@ fn column(set: InstructionSet, problem: &Problem, planned: &Plan, of: &Column) -
     let Problem { weights, depth, columns, .. } = *problem;
     let (groups, units) = (problem.groups(), problem.units());
     let (decoded, multiplied) = group(set, weights);
-    let portion = AROUND_PORTION + columns * AROUND_COLUMN + groups * (decoded + columns * multiplied);
-    let rows = columns * (AROUND_ROWS + ROW_UNIT * units);
+    let halved = problem.halvings() as usize * AROUND_HALVING;
+    let portion = AROUND_PORTION + columns * (AROUND_COLUMN + halved) + groups * (decoded + columns * multiplied);
+    let rows = columns * (AROUND_ROWS + ROW_UNIT * problem.sums());
     let work = planned.batches * (units / groups * portion + rows);
     // A column of the operand arrives in blocks of 32, and is arranged for each phase and part.
-    let arranged =
-        columns * (40 * depth / 32 + 8 * problem.repeated() + 500 + problem.phases() * weights.parts() * 130);
+    let parts = problem.phases() * weights.parts() * weights.part_offsets();
+    let arranged = columns * (40 * depth / 32 + 8 * problem.repeated() + 500 + 130 * parts);
     let after = |bytes: usize| ARRIVAL + bytes / BYTES_PER_CYCLE;
     let portion_bytes = groups * weights.group_bytes() as usize;
     let all_bytes = planned.batches * units / groups * portion_bytes;

@@ -1,6 +1,6 @@
 //! What all parts of a product core's program use.
 
-use super::memory::{KNOWN, OPERAND_LOCKS, Place, RESULT_LOCKS, WEIGHTS_LOCKS};
+use super::memory::{KNOWN, OFFSET_BYTES, OPERAND_LOCKS, PARTS, Place, RESULT_LOCKS, WEIGHTS_LOCKS};
 pub(super) use super::parameters::Parameter;
 use super::types::Types;
 use super::weights::Weights;
@@ -16,9 +16,9 @@ pub(super) enum OfType {
     Bytes,
     /// What is taken off each number of a weight, as bf16 twice.
     Offset,
-    /// [`Weights::pair_bytes`].
-    Pair,
-    /// Bytes of a group.
+    /// [`Weights::across`].
+    Across,
+    /// Bytes of a group once its words are in order.
     Group,
     /// Bytes from the words of eight units to the word in their middle.
     Middle,
@@ -30,6 +30,18 @@ pub(super) enum OfType {
     Place,
     /// Eights of `k` that have an offset of their own.
     Steps,
+    /// Bytes of a group as it arrives, until they are those of a portion.
+    Arriving,
+    /// [`Weights::phase_bytes`].
+    Phase,
+    /// The address of its offsets.
+    Offsets,
+    /// Bytes of tiles, offsets and sums of a column: these follow from the product, too.
+    ColumnTiles,
+    ColumnOffsets,
+    ColumnSums,
+    /// Bytes by which what follows the last eight of a row is in front of where it would be.
+    Back,
 }
 
 /// The locks of a ring, as its core names them.
@@ -156,7 +168,14 @@ impl Kernel {
         Count::from(self.parameter(b, parameter)).at_least(1)
     }
 
-    /// Puts what is known of the type at hand where [`Kernel::of_type`] reads it.
+    /// The address of the sums of a portion of which fewer are kept.
+    pub fn unfolded(self, b: &mut CoreBuilder) -> Reg {
+        let (groups, end) = (self.parameter(b, Parameter::Groups), b.scalar(i64::from(OWN_MEMORY + PARTS.0 + PARTS.1)));
+        let bytes = b.binary("lshl", groups, 6);
+        b.binary("sub", end, bytes)
+    }
+
+    /// Puts what is known of the type at hand and the product where [`Kernel::of_type`] reads it.
     pub fn know(self, b: &mut CoreBuilder) {
         let (number, place) = (self.parameter(b, Parameter::Weights), b.scalar(0));
         // As many places as there are types up to it, besides the first one.
@@ -167,6 +186,26 @@ impl Kernel {
         b.load(entry, from, Address::At(0));
         let to = b.pointer_at(self.known, OWN_MEMORY + KNOWN.0);
         b.store(entry, to, Address::At(0));
+        let [bytes, across, arriving, phase] =
+            [OfType::Bytes, OfType::Across, OfType::Arriving, OfType::Phase].map(|what| self.of_type(b, what));
+        let [phases, groups, portions, kept] =
+            [Parameter::Phases, Parameter::Groups, Parameter::Portions, Parameter::Kept]
+                .map(|what| self.parameter(b, what));
+        let (tiles, units) = (b.binary("mul", phases, phase), b.binary("mul", phases, bytes));
+        let offsets = b.binary("lshl", units, i64::from((OFFSET_BYTES / 64).trailing_zeros()));
+        let sums = b.binary("mul", portions, kept);
+        let sums = b.binary("lshl", sums, 6);
+        let are_eights = b.binary("eq", across, phase);
+        let (portion, back) = (b.binary("mul", groups, arriving), b.binary("mul", tiles, are_eights));
+        for (what, value) in [
+            (OfType::Arriving, portion),
+            (OfType::ColumnTiles, tiles),
+            (OfType::ColumnOffsets, offsets),
+            (OfType::ColumnSums, sums),
+            (OfType::Back, back),
+        ] {
+            b.store(value, to, Address::At(4 * i64::from(what as u32)));
+        }
     }
 
     /// What is known of the type at hand.
@@ -227,6 +266,18 @@ impl Kernel {
     /// A scalar with the address of a place, as the core sees it.
     pub fn address(self, b: &mut CoreBuilder, place: Place) -> Reg {
         b.scalar(i64::from(OWN_MEMORY + place.0))
+    }
+
+    /// What a pointer moves by from a tile of the first four of a group to that of the second one, and on to what is `step` bytes behind the
+    /// first, where so many phases are left of a row: of eights, the last one's second four is in the first one.
+    pub fn across(self, b: &mut CoreBuilder, left: Reg, step: i64) -> [Reg; 2] {
+        let (across, back) = (self.of_type(b, OfType::Across), self.of_type(b, OfType::Back));
+        let is_last = b.binary("eq", left, 1);
+        let back = b.binary("mul", back, is_last);
+        let across = b.binary("sub", across, back);
+        let step = b.scalar(step);
+        let next = b.binary("sub", step, across);
+        [across, next].map(|bytes| self.modifier(b, bytes))
     }
 
     /// A scalar as what a pointer moves by.

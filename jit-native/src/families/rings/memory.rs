@@ -5,9 +5,9 @@
 //!   0x0380  weights: a ring of 4 x 2048
 //!   0x2380  spare words of a portion            \
 //!   0x4000  words of a portion                   | a column in bf16 while tiles are made of it
-//!   0x6000  sums of units, of 16 rows           /
-//!   0x8000  tiles of the columns
-//!   0xF000  offsets of the columns
+//!   0x6000  sums of units, of 16 rows            |
+//!   0x8000  offsets of the columns              /
+//!   0x9000  tiles of the columns
 //! ```
 //!
 //! A bank has 16 KiB, and what a loop loads and what it stores are in two: words move from the ring or spare ones to the portion, and back.
@@ -43,10 +43,15 @@ pub(super) const SUMS: Place = (SPARE.0 + FACTORS.1, SPARE.1 - FACTORS.1);
 pub(super) const PORTION: Place = (0x4000, 0x2000);
 /// Of the factors, where those of parts begin, behind those of the units of a group: there is only one then.
 pub(super) const PART_FACTORS: Place = (FACTORS.0 + 128, FACTORS.1 - 128);
-/// Sums of units of sixteen rows.
+/// Sums of units of sixteen rows. At the end there are those of a portion, where fewer are kept.
 pub(super) const PARTS: Place = (0x6000, 0x2000);
-/// A column in bf16, in the memory of the three before, which are not in use yet.
-pub(super) const LINEAR: Place = (SPARE.0, PARTS.0 + PARTS.1 - SPARE.0);
+/// Offsets of all columns.
+pub(super) const OFFSETS: Place = (0x8000, 0x1000);
+/// The same of types with large units, of which there are fewer sums and more offsets.
+pub(super) const LARGE_PARTS: Place = (PARTS.0, 0x1000);
+pub(super) const LARGE_OFFSETS: Place = (0x7000, 0x2000);
+/// A column in bf16, or a piece of it, in the memory of all of these, which are not in use yet.
+pub(super) const LINEAR: Place = (SPARE.0, TILES.0 - SPARE.0);
 /// Weights as they arrive: [`DEPTH`] buffers of [`BLOCK`].
 pub(super) const RING: Place = (0x380, DEPTH as u32 * BLOCK);
 pub(super) const DEPTH: u8 = 4;
@@ -54,9 +59,7 @@ pub(super) const BLOCK: u32 = 2048;
 /// Rows begin at multiples of these bytes.
 pub(super) const SKIP: usize = 64;
 /// Tiles of all columns.
-pub(super) const TILES: Place = (0x8000, 0x7000);
-/// Offsets of all columns.
-pub(super) const OFFSETS: Place = (0xF000, 0x1000);
+pub(super) const TILES: Place = (0x9000, 0x7000);
 /// Bytes of what is kept of a part of the units of a group: what offsets add, and the sum of the part.
 pub(super) const OFFSET_BYTES: i64 = 128;
 

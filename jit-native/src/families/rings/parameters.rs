@@ -39,13 +39,14 @@ parameters! {
     batches: Batches;
     /// Number of the type of weights.
     weights: Weights;
-    /// Units of a row, which are also the groups of 16 units of a batch.
-    units: Units;
-    /// Groups of a portion: what is decoded at once.
+    /// Groups of 16 units of a portion: what is decoded at once.
     groups: Groups;
+    /// How many times neighbours among the sums of a portion's groups are added, and how many sums are left.
+    halvings: Halvings;
+    kept: Kept;
     /// Portions of a batch.
     portions: Portions;
-    /// Groups until one begins with the same row's unit again: how many arrangements of the columns there are.
+    /// Groups, or eights of units, until one begins with the same row's unit again: how many arrangements of the columns there are.
     phases: Phases;
     /// Bytes in front of the first row, which are dropped.
     skip: Skip;
@@ -53,11 +54,11 @@ parameters! {
     blocks: Blocks;
     /// Columns.
     columns: Columns;
-    /// Blocks of 32 elements of a column.
+    /// Pieces of a column that are arranged one after the other; blocks of 32 elements of one, and phases.
+    pieces: Pieces;
     depth: Depth;
-    /// Bytes of a portion.
-    portion_bytes: PortionBytes;
-    /// Vectors of 16 bf16 of a column that are repeated behind its end, and bytes of it between the first units of two groups.
+    piece_phases: PiecePhases;
+    /// Vectors of 16 bf16 of a column that are repeated behind its end, and bytes of it between the first units of two phases.
     repeated: Repeated;
     step: Step;
     /// Phases that a portion moves on by, without whole turns of them.
@@ -66,19 +67,17 @@ parameters! {
 
 #[cfg(test)]
 mod tests {
-    use super::Parameter::{
-        Batches, Blocks, Columns, Depth, Groups, Phases, PortionBytes, Portions, Skip, Units, Weights,
-    };
+    use super::Parameter::{Batches, Blocks, Columns, Groups, Halvings, Kept, Phases, Portions, Skip, Weights};
     use super::*;
 
     #[test]
     fn each_has_its_place() {
-        let places = [Batches, Weights, Units, Groups, Portions, Phases, Skip, Blocks, Columns, Depth, PortionBytes];
-        assert_eq!(places.map(|place| place as usize), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
-        let parameters = Parameters { batches: 1, skip: 64, portion_bytes: 9, ..Parameters::default() };
-        assert_eq!(parameters.words().unwrap(), [1, 0, 0, 64, 0, 9, 0]);
+        let places = [Batches, Weights, Groups, Halvings, Kept, Portions, Phases, Skip, Blocks, Columns];
+        assert_eq!(places.map(|place| place as usize), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        let parameters = Parameters { batches: 1, skip: 64, depth: 9, ..Parameters::default() };
+        assert_eq!(parameters.words().unwrap(), [1, 0, 0, 64 << 16, 0, 9 << 16, 0, 0]);
         let last = Parameters { portion_phases: 3, step: 5, ..Parameters::default() };
-        assert_eq!(last.words().unwrap(), [0, 0, 0, 0, 0, 0, 5 | 3 << 16]);
+        assert_eq!(last.words().unwrap(), [0, 0, 0, 0, 0, 0, 0, 5 | 3 << 16]);
         let error = Parameters { blocks: 0x1_0000, ..last }.words().unwrap_err();
         assert_eq!(error.to_string(), "`blocks` of a product is 65536: it has to be 0 to 65535");
     }

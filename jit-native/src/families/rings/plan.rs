@@ -74,7 +74,10 @@ fn once(problem: &Problem, columns: usize, least: usize) -> Result<Plan, String>
     let rows = problem.rows;
     // Words have four bytes.
     let unit = if problem.row_bytes().is_multiple_of(4) { 1 } else { 2 };
-    let dealt = (least.max(1)..).take_while(|batches| BATCH_ROWS * batches < rows).find_map(|batches| {
+    let possible = (least.max(1)..).take_while(|batches| BATCH_ROWS * batches < rows);
+    // The last core's rows end with the tensor, and what is skipped in front of them is a multiple of this.
+    let mut whole = possible.filter(|batches| (BATCH_ROWS * batches * problem.row_bytes()).is_multiple_of(SKIP));
+    let dealt = whole.find_map(|batches| {
         let each = BATCH_ROWS * batches;
         steps(rows - each, each, columns, unit).map(|steps| (batches, steps))
     });
@@ -121,7 +124,13 @@ impl Plan {
             let [within, apart] = steps;
             let lowest = (first + apart * column) * row_bytes;
             let highest = (last + apart * column + within) * row_bytes;
-            let (blocks, skip) = blocks(BATCH_ROWS * batches * row_bytes, total - highest);
+            let needed = BATCH_ROWS * batches * row_bytes;
+            let Some((blocks, skip)) = blocks(needed, total - highest) else {
+                return Err(format!(
+                    "{} rows of {row_bytes} bytes: the last {needed} are no multiple of {SKIP}, and nothing is behind them",
+                    problem.rows
+                ));
+            };
             if skip > lowest {
                 let (bytes, turn) = (blocks * BLOCK as usize, DEPTH as usize * BLOCK as usize);
                 return Err(format!(
@@ -137,18 +146,19 @@ impl Plan {
 }
 
 /// Blocks for so many bytes of rows, in whole turns, and what has to be skipped in front of the rows so that the last block ends within the
-/// tensor, which has `left` bytes from the first row on.
-fn blocks(bytes: usize, left: usize) -> (usize, usize) {
+/// tensor, which has `left` bytes from the first row on. None where that is no multiple of what can be skipped.
+fn blocks(bytes: usize, left: usize) -> Option<(usize, usize)> {
     let mut skip = 0;
-    loop {
+    // What is skipped takes room in the last turn, or one more.
+    for _ in 0..3 {
         let blocks = (skip + bytes).div_ceil(BLOCK as usize).next_multiple_of(DEPTH.into());
         let beyond = (blocks * BLOCK as usize).saturating_sub(left).next_multiple_of(SKIP);
         if beyond <= skip {
-            return (blocks, skip);
+            return Some((blocks, skip));
         }
-        // What is skipped takes room in the last turn, or one more.
         skip = beyond;
     }
+    None
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Weights out of the ring, a portion at a time, with their words in order.
 
-use super::kernel::{Kernel, Locks, Parameter};
+use super::kernel::{Kernel, Locks, OfType, Parameter};
 use super::memory::{BLOCK, RING, STATE};
 use super::order;
 use crate::array::OWN_MEMORY;
@@ -109,7 +109,7 @@ impl Stream {
     /// Puts the words of the next portion in order.
     pub fn portion(b: &mut CoreBuilder, k: Kernel) {
         let stream = Self::kept(b, k);
-        let bytes = k.parameter(b, Parameter::PortionBytes);
+        let bytes = k.of_type(b, OfType::Arriving);
         stream.arrived(b, bytes);
         let behind = b.add(stream.at, bytes);
         let end = b.scalar(END.into());

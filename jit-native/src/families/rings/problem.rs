@@ -1,6 +1,6 @@
 //! What a node asks for, if the family takes it.
 
-use super::memory::{BLOCK, LINEAR, OFFSET_BYTES, OFFSETS, PARTS, RING, SKIP, SPARE, TILES};
+use super::memory::{BLOCK, LINEAR, OFFSET_BYTES, RING, SKIP, SPARE, TILES};
 use super::weights::Weights;
 use aie_ops::{DataType, Node, Tensor};
 
@@ -14,6 +14,8 @@ const _: () = assert!(PORTION_BYTES + BLOCK as usize <= RING.1 as usize + SKIP &
 /// Units of a row, and runs of a portion, that loops need at least.
 const LEAST_UNITS: usize = 4;
 const LEAST_RUNS: usize = 2;
+/// Bytes of the sums of a group.
+const SUM_BYTES: usize = 64;
 /// Rows of a batch.
 pub(super) const BATCH_ROWS: usize = 16;
 
@@ -95,12 +97,11 @@ impl Problem {
             return Err(format!("{rows} rows of {bytes} bytes, no whole words; possible: an even number of them"));
         }
         let (phases, parts) = (problem.phases(), weights.parts());
-        let linear = 2 * depth + 32 * problem.repeated();
         let rooms = [
-            (columns * phases * BATCH_ROWS * weights.unit() * 2, TILES, "arranged columns"),
-            (columns * phases * parts * OFFSET_BYTES as usize, OFFSETS, "offsets"),
-            (columns * problem.units() * 64, PARTS, "sums of groups"),
-            (linear, LINEAR, "a column"),
+            (columns * phases * weights.phase_bytes() as usize, TILES, "arranged columns"),
+            (columns * phases * parts * OFFSET_BYTES as usize, weights.offsets(), "offsets"),
+            (problem.sum_bytes(problem.groups()), weights.sums(), "sums of groups"),
+            (problem.linear_bytes() / problem.pieces(), LINEAR, "a column"),
         ];
         for (bytes, most, what) in rooms {
             let most = most.1 as usize;
@@ -118,22 +119,64 @@ impl Problem {
         self.depth / self.weights.unit()
     }
 
-    /// Groups of 16 units until one begins with the first unit of a row again.
+    /// Groups of 16 units, or eights of larger ones, until one begins with the first unit of a row again.
     pub fn phases(&self) -> usize {
-        self.units() / greatest_common_divisor(self.units(), BATCH_ROWS)
+        self.units() / greatest_common_divisor(self.units(), self.weights.phase_units())
     }
 
-    /// Groups that are decoded at once: as many as divide a batch and fit.
+    /// Groups that are decoded at once: as many as divide a batch and fit, if possible with their sums.
     pub fn groups(&self) -> usize {
         let (units, bytes) = (self.units(), self.weights.group_bytes() as usize);
         let most = if self.weights.has_part_factors() { 1 } else { PORTION_BYTES / bytes };
-        let fits = |groups: &usize| units.is_multiple_of(*groups) && *groups <= most;
-        (1..=units).rev().find(fits).unwrap_or(1)
+        let all = || (1..=most.min(units)).rev().filter(|groups| units.is_multiple_of(*groups));
+        let fits = |groups: &usize| self.sum_bytes(*groups) <= self.weights.sums().1 as usize;
+        all().find(fits).or_else(|| all().next()).unwrap_or(1)
     }
 
-    /// Vectors of 16 elements of a column that a group may reach beyond its end.
+    /// Bytes of the sums of a batch, where a portion has so many groups.
+    fn sum_bytes(&self, groups: usize) -> usize {
+        let halvings = self.halvings_of(groups);
+        (self.columns * (self.units() >> halvings) + if halvings > 0 { groups } else { 0 }) * SUM_BYTES
+    }
+
+    /// How often neighbours among the sums of so many groups are added: never, where there is room for all sums of a batch, or groups belong
+    /// to two rows.
+    fn halvings_of(&self, groups: usize) -> u32 {
+        let has_room = self.columns * self.units() * SUM_BYTES <= self.weights.sums().1 as usize;
+        if has_room || !self.units().is_multiple_of(BATCH_ROWS) {
+            return 0;
+        }
+        // Two are left, which is what a loop has at least.
+        let of_one_row = (self.units() / BATCH_ROWS).trailing_zeros();
+        groups.trailing_zeros().min(of_one_row).min(groups.ilog2().saturating_sub(1))
+    }
+
+    /// The same of a portion.
+    pub fn halvings(&self) -> u32 {
+        self.halvings_of(self.groups())
+    }
+
+    /// Sums of groups of a batch that are kept.
+    pub fn sums(&self) -> usize {
+        self.units() >> self.halvings()
+    }
+
+    /// Vectors of 16 elements of a column that a phase may reach beyond its end.
     pub fn repeated(&self) -> usize {
-        if self.units().is_multiple_of(BATCH_ROWS) { 0 } else { (BATCH_ROWS - 1) * self.weights.unit() / 16 }
+        let units = self.weights.phase_units();
+        if self.units().is_multiple_of(units) { 0 } else { (units - 1) * self.weights.unit() / 16 }
+    }
+
+    /// Bytes of a column in bf16, with what is repeated.
+    fn linear_bytes(&self) -> usize {
+        2 * self.depth + 32 * self.repeated()
+    }
+
+    /// Pieces in which a column is arranged: one where there is room for it, or where phases reach beyond its end.
+    pub fn pieces(&self) -> usize {
+        let fits =
+            |pieces: &usize| self.phases().is_multiple_of(*pieces) && self.linear_bytes() <= pieces * LINEAR.1 as usize;
+        if self.repeated() > 0 { 1 } else { (1..=self.phases()).find(fits).unwrap_or(1) }
     }
 
     /// Bytes of a row of weights.
@@ -178,12 +221,16 @@ mod tests {
 
     #[rstest]
     #[case::long(Weights::Q4K, 8192, 1, None)]
-    #[case::too_long(Weights::Q4_0, 9216, 1, Some("take 9216 bytes of sums of groups; a core has room for 8192"))]
+    #[case::of_8b(Weights::Q4_0, 14_336, 1, None)]
+    #[case::of_8b_small_units(Weights::Q5_1, 14_336, 1, None)]
+    #[case::of_8b_large_units(Weights::Q6K, 14_336, 1, None)]
+    #[case::too_long(Weights::Q4K, 16_384, 1, Some("take 32768 bytes of arranged columns; a core has room for 28672"))]
+    #[case::odd(Weights::Q4K, 1792, 1, None)]
+    #[case::sums(Weights::Q4_1, 4352, 1, Some("take 8704 bytes of sums of groups; a core has room for 8192"))]
     #[case::four(Weights::Q4_0, 2048, 4, None)]
     #[case::five(Weights::Q4_0, 2048, 5, Some("5 columns; possible: 1 to 4"))]
     #[case::none(Weights::Q4_0, 2048, 0, Some("0 columns; possible: 1 to 4"))]
     #[case::four_too_long(Weights::Q4_0, 2112, 4, Some("arranged columns"))]
-    #[case::units(Weights::Q4_1, 8192, 1, Some("take 16384 bytes of sums of groups; a core has room for 8192"))]
     #[case::turn(Weights::Q4_1, 96, 1, Some("rows of 96 elements of q4_1; possible: multiples of 64"))]
     #[case::empty(Weights::Q4_1, 0, 1, Some("rows of 0 elements"))]
     fn cores_have_limits(
@@ -197,6 +244,26 @@ mod tests {
             (Err(error), Some(message)) => assert!(error.contains(message), "{error}"),
             (found, _) => panic!("{found:?}"),
         }
+    }
+
+    /// Groups that are in one row are added where not all have room, and columns without room in bf16 are arranged in pieces of whole phases.
+    #[rstest]
+    #[case(Weights::Q4_0, 8192, 1, [8, 128, 1])]
+    #[case(Weights::Q4_0, 14_336, 1, [8, 112, 2])]
+    #[case(Weights::Q4_1, 14_336, 1, [16, 112, 2])]
+    #[case(Weights::Q5_1, 14_336, 1, [8, 112, 2])]
+    #[case(Weights::Q8_0, 14_336, 1, [4, 112, 2])]
+    #[case(Weights::Q4_1, 6144, 2, [16, 48, 1])]
+    #[case(Weights::Q4K, 14_336, 1, [1, 56, 7])]
+    #[case(Weights::Q6K, 1792, 1, [1, 7, 1])]
+    fn long_rows_fit(
+        #[case] weights: Weights,
+        #[case] depth: usize,
+        #[case] columns: usize,
+        #[case] expected: [usize; 3],
+    ) {
+        let problem = problem(weights, depth, columns).unwrap();
+        assert_eq!([problem.groups(), problem.sums(), problem.pieces()], expected);
     }
 
     #[test]

@@ -77,7 +77,8 @@ mod tests {
         #[values(Isa::aie2(), Isa::aie2p())] isa: &'static Isa,
     ) {
         let types = Types::with(types);
-        programs(isa, types, loops).unwrap_or_else(|error| panic!("{types}: {error}"));
+        let [lower, _] = programs(isa, types, loops).unwrap_or_else(|error| panic!("{types}: {error}"));
+        println!("{types} of {}: {} bytes", isa.name(), lower.code.len());
     }
 
     /// All ways through the programs, with the memory of their own tile, and the parameters.

@@ -123,8 +123,8 @@ pub(super) fn scales(b: &mut CoreBuilder, k: Kernel) {
     b.store(scales, to, Address::At(0));
 }
 
-/// Numbers of quants times the tiles from a pointer on: the sums of all sixteens of elements.
-pub(super) fn products(b: &mut CoreBuilder, k: Kernel, tiles: Reg) {
+/// Numbers of quants times the tiles of both fours: the sums of all sixteens of elements.
+pub(super) fn products(b: &mut CoreBuilder, k: Kernel, tiles: [Reg; 2]) {
     let low_bits = Halves::new(b, k.words, 0);
     let to = b.pointer_at(k.sums, OWN_MEMORY + SUMS.0);
     let (upper, two_bits) = (constant(b, UPPER_BYTES), constant(b, 0x3030_3030));
@@ -172,7 +172,7 @@ pub(super) fn products(b: &mut CoreBuilder, k: Kernel, tiles: Reg) {
                                 b.emit("vbor", [quants, quants, two]);
                                 for (four, mode) in mix.into_iter().enumerate() {
                                     b.shuffle(numbers, quants, upper, mode);
-                                    b.load(columns, tiles, Address::Then(64));
+                                    b.load(columns, tiles[four], Address::Then(64));
                                     let sum = sums[2 * parity + four];
                                     match eight {
                                         0 => unit.multiply(b, sum, numbers, columns),
@@ -181,7 +181,7 @@ pub(super) fn products(b: &mut CoreBuilder, k: Kernel, tiles: Reg) {
                                 }
                             }
                             if parts.len() == 1 {
-                                b.advance(tiles, 128);
+                                tiles.iter().for_each(|tiles| b.advance(*tiles, 64));
                             }
                         }
                     }
@@ -190,8 +190,8 @@ pub(super) fn products(b: &mut CoreBuilder, k: Kernel, tiles: Reg) {
                         b.store(words, to, Address::Then(64));
                     }
                     match parts {
-                        [0] => b.advance(tiles, 128 - 1024),
-                        [1] => b.advance(tiles, -128),
+                        [0] => tiles.iter().for_each(|tiles| b.advance(*tiles, 64 - 512)),
+                        [1] => tiles.iter().for_each(|tiles| b.advance(*tiles, -64)),
                         _ => {}
                     }
                 }

@@ -5,11 +5,13 @@
 //! Numbers of four units times a tile of the column, summed over a part of 32 `k`, is what a scale is multiplied with, in f32: as the
 //! two bf16 nearest to the sum, and the two that a scale of f16 is.
 
+use super::activations::STEP_BYTES;
 use super::fifth_bits::{self, FifthBits};
 use super::kernel::{Kernel, OfType, Parameter, constant, mode, shuffled, turned, turns};
-use super::memory::{FACTORS, OFFSET_BYTES, OFFSETS, PART_FACTORS, PORTION, SUMS, TILES};
+use super::memory::{FACTORS, OFFSET_BYTES, PART_FACTORS, PORTION, SUMS, TILES};
 use super::scales;
 use super::six_bits;
+use super::sums;
 use super::weights::Weights;
 use crate::array::OWN_MEMORY;
 use crate::codegen::{Address, AliasRegion, Class, CoreBuilder, Reg};
@@ -25,37 +27,49 @@ pub(super) const SIGN_BIT: u32 = 0x4380_4380;
 /// the first phase comes again.
 pub(super) fn portion(b: &mut CoreBuilder, k: Kernel, phase: Reg, parts: Reg) {
     scales::portion(b, k);
-    let [tiles, offsets] = [TILES, OFFSETS].map(|place| k.address(b, place));
+    let (tiles, offsets) = (k.address(b, TILES), k.of_type(b, OfType::Offsets));
     let column_parts = b.add(parts, 0);
     let columns = k.count(b, Parameter::Columns);
+    let can_fold = !k.all.iter().all(Weights::has_part_factors);
     b.repeat(columns, |b| {
         k.choose(b, |b, of| {
             let units = Units { k, of };
             match of {
                 Weights::Q6K => {
-                    let around = units.around(b, k.tiles, [phase, tiles], units.phase_tiles(), 1);
-                    six_bits::products(b, k, around.pointer);
+                    let around = units.around(b, k.tiles, [phase, tiles], of.phase_bytes(), 1);
+                    let [across, _] = k.across(b, phase, STEP_BYTES);
+                    let second = b.pointer(k.tiles);
+                    b.mov(second, around.pointer);
+                    b.advance(second, across);
+                    six_bits::products(b, k, [around.pointer, second]);
                 }
                 _ => units.products(b, phase, tiles),
             }
         });
+        let folded = if can_fold { k.parameter(b, Parameter::Halvings) } else { b.scalar(0) };
+        let to = if can_fold {
+            let unfolded = k.unfolded(b);
+            b.select(folded, unfolded, column_parts)
+        } else {
+            column_parts
+        };
         let combinations = Weights::combinations(k.all);
         let number = k.of_type(b, OfType::Combination);
         b.choose(number, combinations.len() as u32, |b, number| {
-            Units { k, of: combinations[number as usize] }.combined(b, phase, offsets, column_parts);
+            Units { k, of: combinations[number as usize] }.combined(b, phase, offsets, to);
         });
-        let (phases, unit) = (k.parameter(b, Parameter::Phases), k.of_type(b, OfType::Bytes));
-        let all = b.binary("mul", phases, unit);
-        for (place, bytes) in [(tiles, Units::TILES), (offsets, Units::OFFSETS)] {
-            let bytes = b.binary("lshl", all, i64::from(bytes.trailing_zeros()));
+        if can_fold {
+            b.when(folded, |b| sums::fold(b, k, column_parts));
+        }
+        for (place, bytes) in
+            [(tiles, OfType::ColumnTiles), (offsets, OfType::ColumnOffsets), (column_parts, OfType::ColumnSums)]
+        {
+            let bytes = k.of_type(b, bytes);
             b.emit("add", [place, place, bytes]);
         }
-        let units = k.parameter(b, Parameter::Units);
-        let bytes = b.binary("lshl", units, 6);
-        b.emit("add", [column_parts, column_parts, bytes]);
     });
-    let (groups, phases) = (k.parameter(b, Parameter::Groups), k.parameter(b, Parameter::Phases));
-    let bytes = b.binary("lshl", groups, 6);
+    let (kept, phases) = (k.parameter(b, Parameter::Kept), k.parameter(b, Parameter::Phases));
+    let bytes = b.binary("lshl", kept, 6);
     b.emit("add", [parts, parts, bytes]);
     let passed = k.parameter(b, Parameter::PortionPhases);
     let next = b.binary("sub", phase, passed);
@@ -86,13 +100,8 @@ impl Around {
 }
 
 impl Units {
-    /// Tiles and offsets of a phase, as multiples of the bytes of a unit.
-    const TILES: i64 = 16;
+    /// Offsets of a phase, as a multiple of the bytes of a unit.
     const OFFSETS: i64 = OFFSET_BYTES / 64;
-
-    fn phase_tiles(self) -> i64 {
-        Self::TILES * self.of.unit_bytes()
-    }
 
     fn phase_offsets(self) -> i64 {
         Self::OFFSETS * self.of.unit_bytes()
@@ -124,7 +133,7 @@ impl Units {
         let Self { k, of } = self;
         let (run_words, run_parts) = of.run();
         let runs = of.parts() / run_parts;
-        let around = self.around(b, k.tiles, [phase, tiles], self.phase_tiles(), runs);
+        let around = self.around(b, k.tiles, [phase, tiles], of.phase_bytes(), runs);
         let header = 32 * of.header_words() as i64;
         let first = b.scalar(i64::from(OWN_MEMORY + PORTION.0) + header);
         let second = b.add(first, of.group_bytes() / 2);
@@ -134,6 +143,7 @@ impl Units {
             unit: Tiles::new(b),
             words,
             tiles: around.pointer,
+            across: of.has_part_factors().then(|| k.across(b, phase, STEP_BYTES)),
             upper: constant(b, UPPER_BYTES),
             masks: (of == Weights::Q8_0).then(|| [LOW_BITS, SIGN_BIT].map(|mask| constant(b, mask))),
             two: [(); 2].map(|()| b.reg(Class::X)),
@@ -246,6 +256,8 @@ struct Products {
     /// Words of even and odd units.
     words: [Reg; 2],
     tiles: Reg,
+    /// From fours of a group to the others and to their next, unless they are neighbours.
+    across: Option<[Reg; 2]>,
     upper: Reg,
     masks: Option<[Reg; 2]>,
     fifth: FifthBits,
@@ -276,14 +288,14 @@ impl Products {
             }
             Weights::Q4K | Weights::Q5K | Weights::Q6K if Tiles::at_once(b) < 8 => {
                 // Once more through the words and between the tiles for the second part.
-                let (word_bytes, tile_bytes) = (32 * words as i64, 256 * words as i64);
+                let (word_bytes, tile_bytes) = (32 * words as i64, Weights::PAIR * words as i64);
                 for part in 0..2 {
                     let sums = sums(b);
                     for pair in 0..words / 2 {
                         self.apart(b, &[(part, sums)], pair == 0);
                     }
                     found(b, sums);
-                    let next = if part == 0 { 128 - tile_bytes } else { -128 };
+                    let next = if part == 0 { 64 - tile_bytes } else { -64 };
                     b.advance(self.tiles, next);
                     if part == 0 {
                         self.words.iter().for_each(|words| b.advance(*words, -word_bytes));
@@ -315,14 +327,15 @@ impl Products {
         }
     }
 
-    fn tile(&self, b: &mut CoreBuilder, number: usize) -> Reg {
-        self.tile_before(b, number, 64)
+    fn tile(&self, b: &mut CoreBuilder, four: usize) -> Reg {
+        let next = self.across.map_or(Address::Then(64), |across| Address::ThenBy(across[four]));
+        self.tile_before(b, four, next)
     }
 
-    /// The tile at the pointer, which then moves by bytes.
-    fn tile_before(&self, b: &mut CoreBuilder, number: usize, by: i64) -> Reg {
-        let columns = self.columns[number % 2];
-        b.load(columns, self.tiles, Address::Then(by));
+    /// The tile at the pointer, which then moves.
+    fn tile_before(&self, b: &mut CoreBuilder, four: usize, next: Address) -> Reg {
+        let columns = self.columns[four];
+        b.load(columns, self.tiles, next);
         columns
     }
 
@@ -391,7 +404,7 @@ impl Products {
             }
             if parts.len() == 1 {
                 // The other part's.
-                b.advance(self.tiles, 128);
+                b.advance(self.tiles, 64);
             }
         }
     }
@@ -429,7 +442,7 @@ impl Products {
                         (1, 1, 0) => -192,
                         _ => 64,
                     };
-                    let columns = self.tile_before(b, four, by);
+                    let columns = self.tile_before(b, four, Address::Then(by));
                     self.multiply(b, sums[2 * parity + four], numbers, pair + half == 0, columns);
                 }
             }

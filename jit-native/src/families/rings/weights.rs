@@ -1,6 +1,8 @@
 //! The types of weights, in units that are whole words, or a block of q6_K.
 
+use super::memory::{LARGE_OFFSETS, LARGE_PARTS, OFFSETS, PARTS, Place};
 use super::types::Types;
+use crate::array::OWN_MEMORY;
 use aie_ops::DataType;
 
 /// A type of weights. Its number is the same for all programs, whatever other types they have.
@@ -88,9 +90,33 @@ impl Weights {
         }
     }
 
-    /// Bytes between what is multiplied with fours of units of both parities: where two parts are summed at once, theirs take turns.
-    pub fn pair_bytes(self) -> i64 {
-        if self.has_part_factors() { 256 } else { 128 }
+    /// Units whose tiles are next to each other: those of a group, or eight of a larger type, so that they are there once in more rows.
+    pub const fn phase_units(self) -> usize {
+        if self.has_part_factors() { 8 } else { 16 }
+    }
+
+    /// Bytes of their tiles.
+    pub const fn phase_bytes(self) -> i64 {
+        2 * (self.phase_units() * self.unit()) as i64
+    }
+
+    /// Bytes between what is multiplied with units of both parities: of two fours, or of one where two parts that are summed at once take
+    /// turns.
+    pub const PAIR: i64 = 128;
+
+    /// Bytes between the tiles of the two fours of a group of one parity, unless the second one is in front.
+    pub fn across(self) -> i64 {
+        if self.has_part_factors() { self.phase_bytes() } else { 64 }
+    }
+
+    /// Where its offsets are.
+    pub fn offsets(self) -> Place {
+        if self.has_part_factors() { LARGE_OFFSETS } else { OFFSETS }
+    }
+
+    /// Where sums of its units are.
+    pub fn sums(self) -> Place {
+        if self.has_part_factors() { LARGE_PARTS } else { PARTS }
     }
 
     /// Elements from a part to the next one in tiles.
@@ -101,6 +127,11 @@ impl Weights {
     /// Eights of `k` that have an offset of their own, as they have a scale.
     fn steps(self) -> u32 {
         if self == Self::Q6K { 2 } else { 4 }
+    }
+
+    /// Offsets of a part.
+    pub fn part_offsets(self) -> usize {
+        4 / self.steps() as usize
     }
 
     /// What is taken off a number, as bf16 twice.
@@ -130,8 +161,20 @@ impl Weights {
                 Self::Q6K => (64, 0),
                 _ => (of.group_bytes() as u32, 32 * (of.unit_words() as u32 / 2)),
             };
-            let (bytes, pair) = (of.unit_bytes() as u32, of.pair_bytes() as u32);
-            let known = [bytes, of.offset(), pair, group, middle, of.exchanged(), number as u32, place, of.steps()];
+            let known = [
+                of.unit_bytes() as u32,
+                of.offset(),
+                of.across() as u32,
+                group,
+                middle,
+                of.exchanged(),
+                number as u32,
+                place,
+                of.steps(),
+                of.group_bytes() as u32,
+                of.phase_bytes() as u32,
+                OWN_MEMORY + of.offsets().0,
+            ];
             let mut entry = [0; Self::ENTRY as usize / 4];
             entry[..known.len()].copy_from_slice(&known);
             entry
@@ -162,7 +205,7 @@ impl Weights {
     }
 
     /// Bytes of a group.
-    pub fn group_bytes(self) -> i64 {
+    pub const fn group_bytes(self) -> i64 {
         16 * self.bytes() as i64
     }
 
@@ -194,7 +237,7 @@ impl Weights {
     }
 
     /// Whether its parts have factors besides those of the unit.
-    pub fn has_part_factors(self) -> bool {
+    pub const fn has_part_factors(self) -> bool {
         matches!(self, Self::Q4K | Self::Q5K | Self::Q6K)
     }
 }
